@@ -25,13 +25,13 @@
 #define DSR_ERRORS_H
 
 /* Exit statuses of an actor, read by the supervisor. */
-#define DSR_EXIT_OK 0         /* stopped as asked */
-#define DSR_EXIT_FAILURE 1    /* ran, then could not go on: restart */
-#define DSR_EXIT_USAGE 2      /* bad flag or value: restarting cannot help */
-#define DSR_EXIT_LOCKED 3     /* the role lock is held: another actor of this role lives */
-#define DSR_EXIT_NO_BROKER 4  /* no supervisor answers in the run directory */
-#define DSR_EXIT_ORPHANED 5   /* the supervisor went away; drained and stopped */
-#define DSR_EXIT_VERSION 6    /* layout or protocol version differs: restarting cannot help */
+#define DSR_EXIT_OK 0        /* stopped as asked */
+#define DSR_EXIT_FAILURE 1   /* ran, then could not go on: restart */
+#define DSR_EXIT_USAGE 2     /* bad flag or value: restarting cannot help */
+#define DSR_EXIT_LOCKED 3    /* the role lock is held: another actor of this role lives */
+#define DSR_EXIT_NO_BROKER 4 /* no supervisor answers in the run directory */
+#define DSR_EXIT_ORPHANED 5  /* the supervisor went away; drained and stopped */
+#define DSR_EXIT_VERSION 6   /* layout or protocol version differs: restarting cannot help */
 
 /* Exit statuses of daserctl and daser. */
 #define DSR_CTL_OK 0

@@ -23,7 +23,7 @@
 #define DSR_CONTROL_MAGIC UINT64_C(0x4c52544352534144) /* "DASRCTRL" */
 #define DSR_POOL_MAGIC UINT64_C(0x4c4f4f5052534144)    /* "DASRPOOL" */
 
-#define DSR_ACTOR_ROWS 64   /* scheduler, metrics, then a load and a store row per device */
+#define DSR_ACTOR_ROWS 64    /* scheduler, metrics, then a load and a store row per device */
 #define DSR_ENGINE_PAGES 191 /* counters pages of engine processes */
 #define DSR_COUNTER_PAGES (DSR_ACTOR_ROWS + DSR_ENGINE_PAGES + 1)
 #define DSR_RETIRED_PAGE (DSR_COUNTER_PAGES - 1) /* sums of engine processes that are gone */
@@ -48,8 +48,8 @@ struct dsr_segment_header {
 	uint64_t feat_compat;   /* unknown bits may be ignored */
 	uint64_t feat_incompat; /* unknown bits mean: do not touch */
 	uint64_t total_size;
-	uint64_t epoch;          /* control: CLOCK_REALTIME ns at creation; pool: pool epoch */
-	_Atomic uint32_t state;  /* enum dsr_segment_state; W: creator, last */
+	uint64_t epoch;         /* control: CLOCK_REALTIME ns at creation; pool: pool epoch */
+	_Atomic uint32_t state; /* enum dsr_segment_state; W: creator, last */
 	uint32_t section_count;
 	uint64_t sections_off; /* array of struct dsr_section */
 	uint64_t reserved[8];
@@ -88,8 +88,8 @@ struct dsr_actor_row {
 	_Atomic uint32_t state;       /* enum dsr_actor_state */
 	uint32_t role;                /* enum dsr_role */
 	int32_t pid;
-	uint32_t by_hand;             /* not started by the supervisor: never killed by it */
-	uint64_t start_ticks;         /* field 22 of /proc/pid/stat: with pid, an identity */
+	uint32_t by_hand;              /* not started by the supervisor: never killed by it */
+	uint64_t start_ticks;          /* field 22 of /proc/pid/stat: with pid, an identity */
 	_Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC, moved by the loop's timer */
 	_Atomic uint64_t progress_ns;  /* moved when work advanced or none is waiting */
 	_Atomic uint64_t peer_handles; /* handles of dead peers still open; 0 in good life */
@@ -130,6 +130,9 @@ enum dsr_entry_state {
 
 #define DSR_PAYLOAD_RAW 0
 
+/* dsr_entry.flags: a reader found other bytes than were stored; it goes with its last lease. */
+#define DSR_ENTRY_MISMATCHED 1
+
 /* One block, in all tiers. A seqlock: the scheduler makes `seq` odd, writes, makes it even
  * (release); readers load it (acquire), copy, fence, load again. W: scheduler R: all. */
 struct dsr_entry {
@@ -145,8 +148,8 @@ struct dsr_entry {
 	uint32_t parent;       /* entry of the block before it in its prefix, or DSR_ENTRY_NONE */
 	uint16_t payload;      /* DSR_PAYLOAD_* */
 	uint16_t flags;
-	uint32_t stored_bytes; /* of each lane's payload */
-	uint32_t depth;        /* blocks before it in its prefix */
+	uint32_t stored_bytes;      /* of each lane's payload */
+	uint32_t depth;             /* blocks before it in its prefix */
 	uint64_t parent_generation; /* of `parent`: a reused row is not a parent */
 	uint64_t reserved[2];
 };
@@ -170,7 +173,8 @@ enum dsr_record_status {
 };
 
 /* One finished load or store of one rank. The times follow each other: open + wait + ipc + copy +
- * kv + sync = total. Seqlock per row; a writer takes a row by moving the ring's head.
+ * kv + sync = total. Seqlock per row: the n-th record ever has seq 2n + 1 while it is written and
+ * 2n + 2 then; a writer takes a row by moving the ring's head.
  * W: the engine worker that took the row. */
 struct dsr_record {
 	_Atomic uint64_t seq;
@@ -197,7 +201,7 @@ struct dsr_record {
 	uint32_t reasons; /* bit per DSR_REASON_* (enum dsr_reason) of failed or dropped blocks */
 	uint32_t segments;
 	char request[112]; /* NUL-terminated, cut when longer */
-	uint64_t reserved[1];
+	uint64_t check;    /* digest of the words between, seeded with seq: tells mixed rows */
 };
 
 struct dsr_record_head {
@@ -208,11 +212,11 @@ struct dsr_record_head {
 /* Fixed by the first REGISTER. W: scheduler, before READY. */
 struct dsr_pool_geometry {
 	uint8_t fingerprint[DSR_NAMESPACE_BYTES];
-	uint64_t slot_bytes;  /* payload of one block in one lane */
-	uint64_t slot_stride; /* slot_bytes rounded up to DSR_SLOT_ALIGN */
-	uint64_t lane_stride; /* bytes from one lane to the next, multiple of DSR_LANE_ALIGN */
-	uint64_t lanes_off;   /* of lane 0, multiple of DSR_LANE_ALIGN */
-	uint64_t digests_off; /* uint64_t[lanes][slots]; W: the lane's store actor */
+	uint64_t slot_bytes;    /* payload of one block in one lane */
+	uint64_t slot_stride;   /* slot_bytes rounded up to DSR_SLOT_ALIGN */
+	uint64_t lane_stride;   /* bytes from one lane to the next, multiple of DSR_LANE_ALIGN */
+	uint64_t lanes_off;     /* of lane 0, multiple of DSR_LANE_ALIGN */
+	uint64_t digests_off;   /* uint64_t[lanes][slots rounded up to 8]; W: lane's store actor */
 	uint64_t slot_seqs_off; /* _Atomic uint64_t[slots]; W: scheduler */
 	uint32_t lanes;
 	uint32_t slots;

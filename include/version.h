@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Versions of what two processes must agree on. docs/protocol.md and docs/shm-layout.md name them. */
+/* Versions of what two processes must agree on. docs/protocol.md and docs/shm-layout.md name them.
+ */
 #ifndef DSR_VERSION_H
 #define DSR_VERSION_H
 

@@ -9,18 +9,18 @@
 struct dsr_control {
 	struct dsr_segment segment; /* owned */
 	struct dsr_segment_header *header;
-	struct dsr_actor_row *rows;         /* DSR_ACTOR_ROWS */
-	struct dsr_last_words *last_words;  /* DSR_ACTOR_ROWS */
+	struct dsr_actor_row *rows;        /* DSR_ACTOR_ROWS */
+	struct dsr_last_words *last_words; /* DSR_ACTOR_ROWS */
 	struct dsr_scheduler_state *scheduler;
 	struct dsr_entry *entries;
 	uint32_t entry_count;
 	struct dsr_counters_page *counters; /* DSR_COUNTER_PAGES */
 	struct dsr_record_head *record_head;
-	struct dsr_record *records;         /* DSR_RECORDS */
+	struct dsr_record *records; /* DSR_RECORDS */
 };
 
-/* Entries a control segment is made with: one for each 16 KiB of L1 + L2, 4096 .. 16 Mi. The memory is
- * sparse: what is not used costs nothing. */
+/* Entries a control segment is made with: one for each 16 KiB of L1 + L2, 4096 .. 16 Mi. The memory
+ * is sparse: what is not used costs nothing. */
 uint32_t dsr_control_entries_for(uint64_t cache_bytes);
 /* Creates, fills and publishes a control segment. Returns the descriptor (caller's) or errno. */
 int dsr_control_create(uint32_t entry_count);

@@ -8,7 +8,8 @@
 
 /* Adds to a counter of the caller's own page. page may be NULL (not attached): nothing happens. */
 void dsr_counter_add(struct dsr_counters_page *page, enum dsr_counter counter, uint64_t n);
-/* Takes over a page that is not in use: sets owner, keeps the values (a restarted actor goes on). */
+/* Takes over a page that is not in use: sets owner, keeps the values (a restarted actor goes on).
+ */
 void dsr_counters_claim(struct dsr_counters_page *page, enum dsr_role role, uint64_t incarnation,
                         int32_t pid);
 /* Adds a dead process's page to the retired page and clears it. The scheduler alone calls it, after
@@ -21,8 +22,8 @@ struct dsr_counter_info {
 	const char *metric; /* "daser_l1_hits_total" */
 	const char *labels; /* "op=\"load\"" or "" */
 	const char *help;
-	const char *type;   /* "counter" or "gauge" */
-	const char *name;   /* "L1_HITS" */
+	const char *type; /* "counter" or "gauge" */
+	const char *name; /* "L1_HITS" */
 };
 /* Static description; NULL when out of range. */
 const struct dsr_counter_info *dsr_counter_info(unsigned counter);

@@ -55,11 +55,13 @@ void dsr_device_ack(struct dsr_device *device);
 struct dsr_device_memory {
 	uint8_t *base; /* device address in this process */
 	uint64_t bytes;
-	int fd;        /* owned: memfd of host memory, or -1 */
+	int fd; /* owned: memfd of host memory, or -1 */
 	bool imported;
 };
-int dsr_device_alloc(struct dsr_device *device, uint64_t bytes, struct dsr_device_memory *ret_memory);
-/* Handle bytes for a message (CUDA; *ret_bytes is 0 on the host device, whose fd travels by broker). */
+int dsr_device_alloc(struct dsr_device *device, uint64_t bytes,
+                     struct dsr_device_memory *ret_memory);
+/* Handle bytes for a message (CUDA; *ret_bytes is 0 on the host device, whose fd travels by
+ * broker). */
 int dsr_device_export(struct dsr_device *device, const struct dsr_device_memory *memory,
                       uint8_t *ret_handle, size_t *ret_bytes);
 /* fd is borrowed. -EINVAL when the object is smaller than `bytes` or not a sealed memfd. */
@@ -71,7 +73,8 @@ void dsr_device_release(struct dsr_device *device, struct dsr_device_memory *mem
 int dsr_device_register_host(struct dsr_device *device, void *base, uint64_t bytes);
 void dsr_device_unregister_host(struct dsr_device *device, void *base);
 
-/* An event's completion is a number of its stream: plain value, freely copied. */
+/* An event's completion is a number of its stream: plain value, freely copied. Not to be used after
+ * its stream was closed. */
 struct dsr_event {
 	struct dsr_stream *stream; /* NULL: complete */
 	uint64_t seq;
@@ -86,7 +89,8 @@ struct dsr_copy {
 	const void *src;
 	uint64_t bytes;
 };
-/* All functions below enqueue and return; arrays are copied. -EAGAIN: the stream's queue is full. */
+/* All functions below enqueue and return; arrays are copied. -EAGAIN: the stream's queue is full.
+ */
 /* A batch of copies between staging and host memory. */
 int dsr_stream_copy(struct dsr_stream *stream, const struct dsr_copy *copies, uint32_t count);
 /* Blocks `ids` of the KV cache into consecutive payloads at `staging`, digests (seeded by seeds[i])
@@ -99,15 +103,16 @@ int dsr_stream_gather(struct dsr_stream *stream, const struct dsr_kv_layout *lay
 int dsr_stream_scatter(struct dsr_stream *stream, const struct dsr_kv_layout *layout,
                        const uint32_t *ids, const uint64_t *seeds, uint32_t count,
                        const uint8_t *staging, uint64_t *digests);
-/* Marks this point of the stream. */
+/* Marks this point of the stream. Takes no place in its queue. */
 int dsr_stream_record(struct dsr_stream *stream, struct dsr_event *ret_event);
-/* Work enqueued later waits for `event` of another stream of the same process. */
+/* Work enqueued later waits for `event` of another stream of the same process; if what it waited
+ * for failed, that is this stream's error too. -EINVAL: `event` was never recorded. */
 int dsr_stream_wait(struct dsr_stream *stream, struct dsr_event event);
 bool dsr_event_done(struct dsr_event event);
 /* First error of the stream's work up to the event, 0 when none. */
 int dsr_event_error(struct dsr_event event);
-/* Blocks until done or deadline (CLOCK_MONOTONIC ns): 0 or -ETIMEDOUT. For hooks that must order the
- * engine's own work (preemption), never for the loop. */
+/* Blocks until done or deadline (CLOCK_MONOTONIC ns): 0 or -ETIMEDOUT. For hooks that must order
+ * the engine's own work (preemption), never for the loop. */
 int dsr_event_wait(struct dsr_event event, uint64_t deadline_ns);
 
 #endif

@@ -42,13 +42,15 @@ uint64_t dsr_digest_of(const void *data, size_t bytes, uint64_t seed);
  * lane (little endian). */
 uint64_t dsr_digest_seed(const struct dsr_key *key, uint32_t lane);
 
-/* Mask of a namespace and variant, and the key of a block hash under it: see key.h. */
+/* Mask of a namespace and variant, and the key of a block hash under it: see key.h.
+ * mask = F(fingerprint, F(variant)), where F is dsr_fingerprint. */
 void dsr_key_mask(const uint8_t *fingerprint, const void *variant, size_t variant_bytes,
                   struct dsr_key *ret_mask);
 /* hash_bytes <= DSR_KEY_BYTES, else -EINVAL. */
 int dsr_key_make(const struct dsr_key *mask, const void *hash, size_t hash_bytes,
                  struct dsr_key *ret_key);
-/* 256 bits of XXH3 over text. */
+/* F: 256 bits over text, XXH3_128 with seed 0 and with seed 0x44535232, each as its low and its
+ * high 64-bit word, little endian. */
 void dsr_fingerprint(const void *text, size_t bytes, uint8_t *ret_fingerprint);
 
 #endif

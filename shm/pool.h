@@ -9,7 +9,7 @@ struct dsr_pool {
 	struct dsr_segment segment; /* owned */
 	const struct dsr_pool_geometry *geometry;
 	_Atomic uint64_t *slot_seqs; /* [slots] */
-	_Atomic uint64_t *digests;   /* [lanes][slots] */
+	_Atomic uint64_t *digests;   /* [lanes][slots rounded up to 8]: see dsr_pool_digest */
 	uint64_t epoch;
 };
 

@@ -8,7 +8,8 @@
 /* Appends a record (its seq is ignored). Many writers; lock-free; overwrites the oldest row. A
  * writer that dies half-way leaves an odd row, which readers skip and the next lap takes over. */
 void dsr_records_append(struct dsr_control *control, const struct dsr_record *record);
-/* Copies the newest `max` records, newest first; returns how many. Rows being written are skipped. */
+/* Copies the newest `max` records, newest first; returns how many. Rows being written are skipped.
+ */
 uint32_t dsr_records_read(const struct dsr_control *control, struct dsr_record *ret_records,
                           uint32_t max);
 

@@ -9,7 +9,7 @@
 enum dsr_staging_mode { DSR_STAGING_LEAN = 0, DSR_STAGING_CLASSIC = 1 };
 
 struct dsr_staging_plan {
-	uint64_t buffer_bytes;  /* of each buffer, both pools */
+	uint64_t buffer_bytes; /* of each buffer, both pools */
 	uint32_t load_buffers;
 	uint32_t store_buffers;
 	enum dsr_staging_mode mode; /* classic may have become lean */

@@ -22,16 +22,16 @@
 struct daser_scheduler;
 
 struct daser_scheduler_options {
-	size_t size;              /* sizeof(struct daser_scheduler_options): versioning */
-	const char *run_dir;      /* NULL or "": DASER_RUN_DIR or the default */
-	const char *engine;       /* name of this engine, the same in its workers; unique per start */
+	size_t size;         /* sizeof(struct daser_scheduler_options): versioning */
+	const char *run_dir; /* NULL or "": DASER_RUN_DIR or the default */
+	const char *engine;  /* name of this engine, the same in its workers; unique per start */
 	const uint8_t *fingerprint; /* DASER_NAMESPACE_BYTES */
-	uint32_t world;           /* ranks */
+	uint32_t world;             /* ranks */
 	uint32_t block_tokens;
-	uint32_t lookup_wait_us;  /* 0: never wait */
-	uint32_t lease_ttl_ms;    /* 0: as configured */
+	uint32_t lookup_wait_us;   /* 0: never wait */
+	uint32_t lease_ttl_ms;     /* 0: as configured */
 	uint32_t load_deadline_ms; /* 0: 10000; a parked load is failed by its worker then */
-	uint32_t max_requests;    /* live requests at most; 0: 4096 */
+	uint32_t max_requests;     /* live requests at most; 0: 4096 */
 };
 
 /* Where the tokens of a request came from, and why blocks were not stored. */
@@ -41,9 +41,9 @@ struct daser_scheduler_stats {
 	uint64_t loads, load_blocks, load_failed_blocks;
 	uint64_t l1_hits, l1_misses, l2_reads;
 	uint64_t reserved_blocks, stored_blocks;
-	uint64_t lookup_p50_ns, lookup_p99_ns;    /* LOOKUP round trips */
-	uint64_t drops[32];                       /* by enum dsr_reason, logical blocks */
-	uint64_t errors;                          /* answered by a safe default */
+	uint64_t lookup_p50_ns, lookup_p99_ns; /* LOOKUP round trips */
+	uint64_t drops[32];                    /* by enum dsr_reason, logical blocks */
+	uint64_t errors;                       /* answered by a safe default */
 };
 
 /* Creates the object and starts looking for the service in a thread of its own. -EINVAL with
@@ -57,8 +57,8 @@ DASER_API enum daser_state daser_scheduler_state(struct daser_scheduler *schedul
 /* Why it is not attached, for a log line; "" when it is. Valid until the next call. */
 DASER_API const char *daser_scheduler_reason(struct daser_scheduler *scheduler);
 
-/* A request of `count` full blocks: hashes is count * hash_bytes bytes (hash_bytes <= 32), variant is
- * what else must tell its KV apart (LoRA version, weight epoch; may be empty). flags:
+/* A request of `count` full blocks: hashes is count * hash_bytes bytes (hash_bytes <= 32), variant
+ * is what else must tell its KV apart (LoRA version, weight epoch; may be empty). flags:
  * DASER_SKIP_LOAD, DASER_SKIP_SAVE. Sends the LOOKUP. -EEXIST, -EINVAL, -EAGAIN (max_requests). */
 #define DASER_SKIP_LOAD 1u
 #define DASER_SKIP_SAVE 2u
@@ -81,9 +81,9 @@ DASER_API int daser_scheduler_match(struct daser_scheduler *scheduler, const cha
 DASER_API int daser_scheduler_allocated(struct daser_scheduler *scheduler, const char *request,
                                         const uint32_t *ids, uint32_t count, uint32_t computed,
                                         uint32_t external);
-/* After this step the first `storable` blocks of the request hold valid KV; `ids` is its block table
- * (at least `storable` entries). Reserves slots for the new ones; they are stored from the step on in
- * which the answer is there. */
+/* After this step the first `storable` blocks of the request hold valid KV; `ids` is its block
+ * table (at least `storable` entries). Reserves slots for the new ones; they are stored from the
+ * step on in which the answer is there. */
 DASER_API int daser_scheduler_scheduled(struct daser_scheduler *scheduler, const char *request,
                                         const uint32_t *ids, uint32_t count, uint32_t storable);
 /* The request lost its blocks in this step: saves not yet launched are dropped. */
@@ -92,9 +92,9 @@ DASER_API int daser_scheduler_preempted(struct daser_scheduler *scheduler, const
  * next build_meta. */
 DASER_API int daser_scheduler_build_meta(struct daser_scheduler *scheduler, const void **ret_bytes,
                                          size_t *ret_length);
-/* Output of one step: `outputs[i]` from rank i (NULL or length 0: none), as daser_worker_output gave
- * it: failed blocks, stored and dropped saves, ended loads. An id counts as ended when every rank
- * reported it. -EBADMSG: that output is ignored, the others are taken. */
+/* Output of one step: `outputs[i]` from rank i (NULL or length 0: none), as daser_worker_output
+ * gave it: failed blocks, stored and dropped saves, ended loads. An id counts as ended when every
+ * rank reported it. -EBADMSG: that output is ignored, the others are taken. */
 DASER_API int daser_scheduler_update(struct daser_scheduler *scheduler, const void *const *outputs,
                                      const size_t *lengths, uint32_t ranks);
 /* The request ended. *ret_delay is 1 when its blocks must be kept until all ranks reported
@@ -112,16 +112,17 @@ DASER_API int daser_scheduler_get_stats(struct daser_scheduler *scheduler,
 /* What became of blocks that this engine wanted stored, in the order it was learned. */
 enum daser_block_fate {
 	DASER_BLOCK_RESERVED = 1, /* slots are reserved, its save is under way */
-	DASER_BLOCK_STORED = 2,   /* every writing rank handed it over; it is visible or about to be */
-	DASER_BLOCK_DROPPED = 3,  /* not stored, see reason */
+	DASER_BLOCK_STORED =
+		2, /* every writing rank handed it over; it is visible or about to be */
+	DASER_BLOCK_DROPPED = 3, /* not stored, see reason */
 };
 struct daser_block_event {
 	uint8_t hash[DASER_HASH_MAX]; /* as given, zero padded */
 	uint32_t fate;                /* enum daser_block_fate */
 	uint32_t reason;              /* enum dsr_reason (include/reasons.def) when dropped */
 };
-/* Takes at most `max` events; *ret_count is how many. Events beyond 65,536 untaken ones are lost and
- * counted in stats.errors. */
+/* Takes at most `max` events; *ret_count is how many. Events beyond 65,536 untaken ones are lost
+ * and counted in stats.errors. */
 DASER_API int daser_scheduler_take_events(struct daser_scheduler *scheduler,
                                           struct daser_block_event *events, uint32_t max,
                                           uint32_t *ret_count);
