@@ -91,35 +91,50 @@ struct dsr_codec;
 int dsr_codec_new(struct dsr_codec **ret_codec);
 void dsr_codec_free(struct dsr_codec **codec);
 
-/* The frame is the codec's, valid until its next use. `msg` is the struct of env->type (taken as its
- * first member of union dsr_msg). -EINVAL: unknown type; -E2BIG: above DSR_FRAME_MAX; -ENOMEM. */
+/* The frame is the codec's, valid until its next use. `msg` is the struct of env->type (taken as
+ * its first member of union dsr_msg). -EINVAL: unknown type; -E2BIG: above DSR_FRAME_MAX; -ENOMEM.
+ */
 int dsr_codec_pack(struct dsr_codec *codec, const struct dsr_env *env, const void *msg,
                    const void **ret_frame, size_t *ret_bytes);
 /* Envelope and body of a frame. Slices of *ret_msg point into frame and codec, valid until either
- * changes. -EBADMSG: not exactly one well-formed message; -EPROTONOSUPPORT: another major (then
- * ret_env is still set); -E2BIG. Whatever the bytes are, nothing is read outside the frame. */
+ * changes. -EBADMSG: not exactly one well-formed message; -EPROTONOSUPPORT: another major, -EPROTO:
+ * no message of that number (with these two ret_env is still set); -E2BIG; -ENOMEM. Whatever the
+ * bytes are, nothing is read outside the frame. */
 int dsr_codec_unpack(struct dsr_codec *codec, const void *frame, size_t bytes,
                      struct dsr_env *ret_env, union dsr_msg *ret_msg);
 
 /* Static description of each message and its fields, for docs, daserctl send and tap. */
+enum dsr_field_kind {
+	DSR_FIELD_U32,
+	DSR_FIELD_U64,
+	DSR_FIELD_I32,
+	DSR_FIELD_STR,
+	DSR_FIELD_BIN,
+	DSR_FIELD_KEYS,
+	DSR_FIELD_REFS,
+	DSR_FIELD_U64S,
+	DSR_FIELD_I32S
+};
 struct dsr_field_info {
 	const char *name;
 	const char *type; /* "u32", "u64", "i32", "str", "bin", "keys", "refs", "u64s", "i32s" */
 	const char *doc;
-	size_t offset;    /* in its struct */
+	size_t offset; /* in its struct */
+	enum dsr_field_kind kind;
 };
+#define DSR_MSG_FIELDS_MAX 32
 struct dsr_msg_info {
 	uint32_t type;
 	enum dsr_msg_kind kind;
-	const char *name;     /* "lookup_reply" */
+	const char *name; /* "lookup_reply" */
 	const char *receiver;
 	const char *meaning;
 	const struct dsr_field_info *fields;
 	uint32_t field_count;
-	size_t size;          /* of its struct */
+	size_t size; /* of its struct */
 };
-const struct dsr_msg_info *dsr_msg_info(uint32_t type);           /* NULL: none such */
+const struct dsr_msg_info *dsr_msg_info(uint32_t type); /* NULL: none such */
 const struct dsr_msg_info *dsr_msg_by_name(const char *name);
-const struct dsr_msg_info *dsr_msg_at(unsigned index);            /* in .def order; NULL past the end */
+const struct dsr_msg_info *dsr_msg_at(unsigned index); /* in .def order; NULL past the end */
 
 #endif

@@ -19,8 +19,8 @@ struct dsr_faults; /* of one actor */
 
 int dsr_faults_new(struct dsr_faults **ret_faults);
 void dsr_faults_free(struct dsr_faults **faults);
-/* POINT[:nth=N]:ACTION, ACTION kill | stop | fail=ERRNO (number or name) | delay=MS | drop | corrupt.
- * -EINVAL with ret_why; -ENOTSUP when compiled out. */
+/* POINT[:nth=N]:ACTION, ACTION kill | stop | fail=ERRNO (number or name) | delay=MS | drop |
+ * corrupt. -EINVAL with ret_why; -ENOTSUP when compiled out. */
 int dsr_faults_arm(struct dsr_faults *faults, const char *spec, char *ret_why, size_t why_bytes);
 void dsr_faults_disarm(struct dsr_faults *faults);
 /* Called at the point: kill, stop and delay happen inside; the others are returned, with the errno

@@ -25,8 +25,9 @@ struct dsr_options {
 
 /* Defaults, with auto and empty values not yet resolved. */
 void dsr_options_init(struct dsr_options *options);
-/* Sets one value: `key` in TOML form ("l1.size") or flag form ("l1-size"). -ENOENT: no such setting;
- * -EINVAL: bad value. ret_why (at least 256 bytes) names the setting, the value and what is accepted. */
+/* Sets one value: `key` in TOML form ("l1.size") or flag form ("l1-size"). -ENOENT: no such
+ * setting; -EINVAL: bad value. ret_why (at least 256 bytes) names the setting, the value and what
+ * is accepted. */
 int dsr_options_set(struct dsr_options *options, const char *key, const char *value, char *ret_why,
                     size_t why_bytes);
 /* Takes --key=value and --key value from argv; everything else is left in place, in order, and
@@ -36,7 +37,11 @@ int dsr_options_parse(struct dsr_options *options, int *argc, char **argv, char 
 /* Fills in run_dir and the auto size, and checks what depends on the machine: l1.size must fit
  * MemAvailable and the cgroup's headroom (-ENOMEM, with the numbers), l2.size needs l2.dirs. */
 int dsr_options_resolve(struct dsr_options *options, char *ret_why, size_t why_bytes);
-/* Value of setting `index` as text, the form its parser takes. -ENOENT past the last one. */
+/* The first part of it alone, for what runs beside a supervisor that resolved the rest: an empty
+ * run_dir becomes $DASER_RUN_DIR, $XDG_RUNTIME_DIR/daser or /tmp/daser-<uid>. -ENAMETOOLONG. */
+int dsr_options_resolve_run_dir(struct dsr_options *options, char *ret_why, size_t why_bytes);
+/* Value of setting `index` as text, the form its parser takes (sizes as bytes). -ENOENT past the
+ * last one. */
 int dsr_options_text(const struct dsr_options *options, unsigned index, char *ret_text,
                      size_t text_bytes);
 
@@ -45,9 +50,9 @@ struct dsr_option_info {
 };
 const struct dsr_option_info *dsr_option_info(unsigned index); /* NULL past the last one */
 
-/* "64MiB", "4096", "1.5GiB" -> bytes. -EINVAL. */
+/* "64MiB", "4096", "1.5GiB" -> bytes, rounded down. -EINVAL. */
 int dsr_parse_size(const char *text, uint64_t *ret_bytes);
-/* Bytes as people write them: "64MiB". */
+/* Bytes as people write them: "64MiB", and rounded "31.3GiB" where no unit fits. */
 void dsr_format_size(uint64_t bytes, char *ret_text, size_t text_bytes);
 
 #endif

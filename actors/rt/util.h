@@ -13,8 +13,12 @@ uint64_t dsr_incarnation_new(void);
 
 /* Start time of a process in clock ticks (field 22 of /proc/pid/stat): 0 or -ESRCH. */
 int dsr_start_ticks(int32_t pid, uint64_t *ret_ticks);
-/* A pidfd for exactly this process (pid and start time agree after opening): descriptor or -ESRCH. */
+/* A pidfd for exactly this process (pid and start time agree after opening): descriptor or -ESRCH.
+ */
 int dsr_pidfd_open(int32_t pid, uint64_t start_ticks);
+
+/* Bytes of the UTF-8 character that `text` begins with, and the character; 0 when it is none. */
+size_t dsr_utf8_next(const void *text, size_t bytes, uint32_t *ret_char);
 
 void dsr_close(int *fd); /* closes unless -1, sets -1 */
 /* Like strlcpy: always terminates; returns 0, or -E2BIG when cut. */
