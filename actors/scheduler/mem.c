@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mem.h"
+
+#include <sys/mman.h>
+
+void *dsr_mem_map(size_t bytes)
+{
+	void *memory;
+
+	if (bytes == 0)
+		return NULL;
+	/* NORESERVE: the tables are sized for the entry table's worst case, which few reach. */
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+void dsr_mem_unmap(void *memory, size_t bytes)
+{
+	if (memory != NULL)
+		(void)munmap(memory, bytes);
+}
