@@ -23,7 +23,6 @@ build    libmsgpack-dev     libmsgpack-c-dev   msgpack-c, the C library: message
 build    libmicrohttpd-dev  libmicrohttpd-dev  libmicrohttpd: /metrics and /health
 build    libxxhash-dev      libxxhash-dev      xxhash: keys and checksums
 build    libjansson-dev     libjansson-dev     jansson: JSON
-build    libnuma-dev        libnuma-dev        libnuma: memory near its device
 test     git                git                lists the files of the style check
 test     libcmocka-dev      libcmocka-dev      cmocka: unit tests
 test     gdb                gdb                runs the command lines of docs/debugging.md

@@ -15,8 +15,8 @@ struct dsr_call {
 	struct dsr_target target;
 	uint32_t type;   /* of a request */
 	const void *msg; /* borrowed until the calls are done */
-	/* Borrowed; NULL: not watched. The call fails with -EOWNERDEAD once the row is not READY for
-	 * `row_incarnation` any more: the actor leaves and will not answer. */
+	/* Borrowed; NULL: not watched. The call fails with -EOWNERDEAD once the row is not READY
+	 * for `row_incarnation` any more: the actor leaves and will not answer. */
 	const struct dsr_actor_row *row;
 	uint64_t row_incarnation;
 	/* set by dsr_call_all: */

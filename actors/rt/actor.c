@@ -23,9 +23,12 @@
 #define CONTROL_WAIT_NS (10000 * MS)
 #define CONTROL_POLL_MS 20
 #define HEARTBEAT_NS (200 * MS)
-#define DRAIN_TURN_MS 20
+#define DRAIN_TURN_MS 10
 #define DRAIN_SPARE_MS 500 /* of the stop timeout, to close in: the supervisor kills after it */
-#define GO_ON (-1)         /* of a stage: no exit status yet */
+/* How long an actor without work stays: a DEALER with IMMEDIATE loses what it has not read when its
+ * connection ends, so the last replies need time to be read, not only to leave. */
+#define FAREWELL_NS (30 * MS)
+#define GO_ON (-1) /* of a stage: no exit status yet */
 
 struct actor {
 	const struct dsr_actor_ops *ops; /* borrowed */
@@ -45,7 +48,8 @@ struct actor {
 	bool use_inproc, by_hand, has_mask, was_opened, is_draining, is_over;
 	sigset_t mask_before;
 	uint64_t drain_end_ns;
-	int status; /* of the exit once it is draining */
+	uint64_t drained_ns; /* since when there is no work, 0 = there is */
+	int status;          /* of the exit once it is draining */
 };
 
 /* Says why this actor ends, in the log and for its obituary. Returns the exit status. */
@@ -449,6 +453,23 @@ static int start_serving(struct actor *a)
 	return GO_ON;
 }
 
+/* True once there was no work for a while, or no time is left for it. */
+static bool is_drain_over(struct actor *a)
+{
+	uint64_t now_ns = dsr_now_ns();
+
+	if (a->ops->is_drained && !a->ops->is_drained(a->self))
+		a->drained_ns = 0;
+	else if (a->drained_ns == 0)
+		a->drained_ns = now_ns;
+	else if (now_ns - a->drained_ns >= FAREWELL_NS)
+		return true;
+	if (now_ns < a->drain_end_ns)
+		return false;
+	dsr_log(DSR_LOG_WARN, "stopping with work left: the stop timeout is over");
+	return true;
+}
+
 static int serve(struct actor *a)
 {
 	int r = 0;
@@ -457,14 +478,8 @@ static int serve(struct actor *a)
 		r = dsr_loop_step(a->rt.loop, a->is_draining ? DRAIN_TURN_MS : -1);
 		if (dsr_loop_stopped(a->rt.loop) && !a->is_draining)
 			begin_drain(a, DSR_EXIT_FAILURE); /* the role saw that it cannot go on */
-		if (!a->is_draining)
-			continue;
-		if (!a->ops->is_drained || a->ops->is_drained(a->self))
+		if (a->is_draining && is_drain_over(a))
 			return a->status;
-		if (dsr_now_ns() >= a->drain_end_ns) {
-			dsr_log(DSR_LOG_WARN, "stopping with work left: the stop timeout is over");
-			return a->status;
-		}
 	}
 	return r < 0 ? die(DSR_EXIT_FAILURE, "loop: %s", strerror(-r)) : a->status;
 }

@@ -20,10 +20,6 @@
 #define HANDSHAKE_MS 2000
 #define SWEEP_NS (1000 * DSR_LINK_MS)
 #define CONNS_MAX 128
-/* Sockets have LINGER 0 while they live, so that nothing for a dead peer waits for its successor. A
- * link that ends in peace gives its last replies this long to leave: without it a drained actor
- * would answer its last requests in vain. */
-#define FAREWELL_MS 50
 
 static int set_int(void *socket, int option, int value)
 {
@@ -137,17 +133,6 @@ void dsr_link_leave(struct dsr_link *link)
 	}
 }
 
-static void say_farewell(struct dsr_link *link)
-{
-	struct dsr_link_conn *conn;
-
-	for (conn = link->conns; conn; conn = conn->next)
-		if (conn->socket)
-			(void)set_int(conn->socket, ZMQ_LINGER, FAREWELL_MS);
-	if (link->router)
-		(void)set_int(link->router, ZMQ_LINGER, FAREWELL_MS);
-}
-
 void dsr_link_free(struct dsr_link **link)
 {
 	struct dsr_link *l = *link;
@@ -157,7 +142,6 @@ void dsr_link_free(struct dsr_link **link)
 	if (!l)
 		return;
 	dsr_assert(l->depth == 0);
-	say_farewell(l);
 	while ((peer = l->peers)) {
 		l->peers = peer->next;
 		free_peer(peer);

@@ -84,7 +84,7 @@ void dsr_link_context_free(void **context);
 
 int dsr_link_new(struct dsr_loop *loop, const struct dsr_link_options *options,
                  struct dsr_link **ret_link);
-/* Ends it: messages sent before have 50 ms to leave, of what is pending nobody hears. */
+/* Ends it at once: messages that did not leave yet are lost, of what is pending nobody hears. */
 void dsr_link_free(struct dsr_link **link);
 void dsr_link_set_counters(struct dsr_link *link, struct dsr_counters_page *counters);
 

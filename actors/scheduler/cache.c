@@ -31,9 +31,6 @@ int dsr_cache_new(const struct dsr_cache_options *options, struct dsr_cache **re
 		r = -ENOMEM;
 		goto err_free;
 	}
-	r = dsr_index_new(options->entries, options->entry_count, options->seed, &cache->index);
-	if (r < 0)
-		goto err_free;
 	r = options->policy->open(options->entry_count, &cache->policy);
 	if (r < 0)
 		goto err_free;
@@ -82,6 +79,13 @@ int dsr_cache_set_pool(struct dsr_cache *cache, const struct dsr_cache_pool *poo
 	r = dsr_slots_new(pool->slots, &cache->slots);
 	if (r < 0)
 		return r;
+	/* Every entry has a slot: for so many, and not for the whole table, which is made for small
+	 * blocks. */
+	r = dsr_index_new(cache->options.entries, pool->slots, cache->options.seed, &cache->index);
+	if (r < 0) {
+		dsr_slots_free(&cache->slots);
+		return r;
+	}
 	cache->pool = *pool;
 	cache_start_epoch(cache, pool->epoch);
 	return 0;
@@ -91,6 +95,7 @@ void dsr_cache_clear_pool(struct dsr_cache *cache)
 {
 	(void)dsr_cache_forget(cache);
 	dsr_assert(cache->visible == 0 && cache->reserved == 0 && cache->aborting == 0);
+	dsr_index_free(&cache->index);
 	dsr_slots_free(&cache->slots);
 	cache->pool = (struct dsr_cache_pool){0};
 }
@@ -101,8 +106,9 @@ void dsr_cache_row_settle(struct dsr_cache *cache, uint32_t entry)
 {
 	const struct cache_row *row = &cache->rows[entry];
 
+	/* A mismatched one has leases, or it would be gone. */
 	if (row->state == DSR_ENTRY_VISIBLE && row->pins == 0 &&
-	    row->first_child == DSR_ENTRY_NONE && !row->is_guarded && !row->is_mismatched)
+	    row->first_child == DSR_ENTRY_NONE && !row->is_guarded)
 		cache->options.policy->allow(cache->policy, entry, row->last_use);
 	else
 		cache->options.policy->forbid(cache->policy, entry);
@@ -424,7 +430,6 @@ bool dsr_cache_mismatch(struct dsr_cache *cache, uint32_t entry)
 		/* Also for the next incarnation, which must not take it over. */
 		__atomic_store_n(&cache->options.entries[entry].flags, DSR_ENTRY_MISMATCHED,
 		                 __ATOMIC_RELAXED);
-		dsr_cache_row_settle(cache, entry);
 	}
 	return true;
 }

@@ -8,13 +8,18 @@
 
 uint32_t dsr_cache_find(const struct dsr_cache *cache, const struct dsr_key *key)
 {
-	return dsr_index_find(cache->index, key);
+	return cache->index == NULL ? DSR_ENTRY_NONE : dsr_index_find(cache->index, key);
 }
 
 void dsr_cache_find_all(const struct dsr_cache *cache, const struct dsr_key *keys, uint32_t count,
                         uint32_t *ret_entries)
 {
-	dsr_index_find_all(cache->index, keys, count, ret_entries);
+	if (cache->index != NULL) {
+		dsr_index_find_all(cache->index, keys, count, ret_entries);
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		ret_entries[i] = DSR_ENTRY_NONE;
 }
 
 uint32_t dsr_cache_prefix(const struct dsr_cache *cache, const struct dsr_key *keys, uint32_t count,
@@ -25,7 +30,7 @@ uint32_t dsr_cache_prefix(const struct dsr_cache *cache, const struct dsr_key *k
 	for (uint32_t i = 0; i < count; i += CACHE_PREFIX_BATCH) {
 		uint32_t n = count - i < CACHE_PREFIX_BATCH ? count - i : CACHE_PREFIX_BATCH;
 
-		dsr_index_find_all(cache->index, &keys[i], n, found);
+		dsr_cache_find_all(cache, &keys[i], n, found);
 		for (uint32_t k = 0; k < n; k++)
 			if (found[k] != DSR_ENTRY_NONE)
 				__builtin_prefetch(&cache->rows[found[k]].state);

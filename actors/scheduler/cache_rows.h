@@ -38,7 +38,7 @@ struct dsr_cache {
 	uint32_t reserved;
 	uint32_t aborting;
 	uint32_t leased;
-	struct dsr_index *index; /* owned */
+	struct dsr_index *index; /* owned; NULL without a pool */
 	struct dsr_slots *slots; /* owned; NULL without a pool */
 	void *policy;            /* owned; of options.policy */
 	uint64_t clock;

@@ -40,7 +40,7 @@ int dsr_index_new(const struct dsr_entry *entries, uint32_t count, uint64_t seed
 		return -ENOMEM;
 	while (cells < UINT64_C(2) * count)
 		cells *= 2;
-	index->cells = dsr_mem_map(cells * sizeof(*index->cells));
+	index->cells = dsr_mem_map_huge(cells * sizeof(*index->cells));
 	if (index->cells == NULL) {
 		free(index);
 		return -ENOMEM;
@@ -119,7 +119,7 @@ void dsr_index_insert(struct dsr_index *index, uint32_t tag, uint32_t entry)
 {
 	uint32_t at = tag & index->mask;
 
-	dsr_assert(entry < index->count && index->used < index->count);
+	dsr_assert(index->used < index->count);
 	while (index->cells[at].entry != 0)
 		at = (at + 1) & index->mask;
 	index->cells[at] = (struct index_cell){.entry = entry + 1, .tag = tag};

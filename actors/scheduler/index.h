@@ -11,9 +11,9 @@
 
 struct dsr_index;
 
-/* For entries 0 .. count-1, whose keys stand in `entries` (borrowed) while they are in the index.
- * seed: any; it keeps engines from choosing keys that collide. -EINVAL (count 0 or above 2^30),
- * -ENOMEM. */
+/* For at most `count` entries at a time, whose keys stand in `entries` (borrowed) while they are in
+ * the index. seed: any; it keeps engines from choosing keys that collide. -EINVAL (count 0 or above
+ * 2^30), -ENOMEM. */
 int dsr_index_new(const struct dsr_entry *entries, uint32_t count, uint64_t seed,
                   struct dsr_index **ret_index);
 void dsr_index_free(struct dsr_index **index);

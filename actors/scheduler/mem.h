@@ -7,6 +7,8 @@
 
 /* Zeroed memory, or NULL. Free it with the same size. */
 void *dsr_mem_map(size_t bytes);
+/* The same, for a table that is read all over: in huge pages where the system has them to give. */
+void *dsr_mem_map_huge(size_t bytes);
 /* NULL is fine. */
 void dsr_mem_unmap(void *memory, size_t bytes);
 

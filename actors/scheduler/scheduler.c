@@ -173,11 +173,11 @@ static int scheduler_open_tables(struct scheduler *s)
 static int scheduler_rebuild(struct scheduler *s)
 {
 	uint64_t ttl_ns = s->rt->options.lease_ttl_ms * UINT64_C(1000000);
-	struct dsr_cache_rebuilt rebuilt;
+	struct dsr_cache_rebuilt *rebuilt = &s->rebuilt;
 	uint32_t writers;
 	int r;
 
-	r = dsr_cache_rebuild(s->cache, s->opened_ns + ttl_ns, &rebuilt);
+	r = dsr_cache_rebuild(s->cache, s->opened_ns + ttl_ns, rebuilt);
 	if (r < 0)
 		return r;
 	writers = dsr_quarantine_begin(&s->quarantine, s->rt->control.rows);
@@ -185,8 +185,8 @@ static int scheduler_rebuild(struct scheduler *s)
 	        "rebuilt from the entry table: kept %" PRIu32 ", dropped unfinished %" PRIu32
 	        ", torn %" PRIu32 ", invalid %" PRIu32 ", doubled %" PRIu32
 	        "; quarantined slots %" PRIu32 " wait for %" PRIu32 " store actors",
-	        rebuilt.kept, rebuilt.unfinished, rebuilt.torn, rebuilt.invalid, rebuilt.doubled,
-	        rebuilt.quarantined, writers);
+	        rebuilt->kept, rebuilt->unfinished, rebuilt->torn, rebuilt->invalid,
+	        rebuilt->doubled, rebuilt->quarantined, writers);
 	dsr_scheduler_end_quarantine(s);
 	return 0;
 }

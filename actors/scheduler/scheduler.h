@@ -39,6 +39,7 @@ struct scheduler {
 	bool is_asked[DSR_ACTOR_ROWS]; /* CANCEL to this writer of the quarantine is under way */
 	struct dsr_drainlist drains;
 	struct dsr_watch watch;
+	struct dsr_cache_rebuilt rebuilt; /* what was taken over, for logs and tests */
 	uint64_t opened_ns;
 	uint32_t ticks;
 	bool is_rebuilt;  /* took over from a dead scheduler */

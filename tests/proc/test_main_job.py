@@ -8,7 +8,9 @@ from typing import Any
 
 from .harness import Instance, ProcTest, binary, run_daser, trace_file, until
 
-SMALL = ("--block-tokens", "64", "--block-bytes", "64KiB", "--seed", "7")
+# The stand-in's steps share two cores with the actors and take microseconds: patience makes the count of hits exact.
+PATIENT = ("--lookup-wait", "500000")
+SMALL = ("--block-tokens", "64", "--block-bytes", "64KiB", "--seed", "7", *PATIENT)
 MULTITURN = ("--workload", "multiturn", "--users", "12", "--turns", "4", *SMALL)
 
 
@@ -44,8 +46,8 @@ class WarmTest(ProcTest):
         """In the warm phase every full block seen before is served: by the engine's own cache or by L1."""
         self.assert_exact(report)
         warm = self.phase(report, "warm")
-        served = warm["hit_tokens"]["engine"] + warm["hit_tokens"]["l1"]
-        self.assertEqual(served, warm["full_block_tokens"], warm)
+        self.assertGreater(warm["seen_blocks"], 0)
+        self.assertEqual(warm["seen_hit_blocks"], warm["seen_blocks"], warm)
         self.assertEqual(warm["l1_misses"], 0)
 
     def test_every_full_block_is_served_warm_at_tp2(self) -> None:
@@ -61,7 +63,7 @@ class WarmTest(ProcTest):
         with Instance(l1="512MiB") as instance:
             report = instance.replay(*MULTITURN, "--tp", "4", "--replicated", "--phases", "cold,drain,warm")
             self.check_warm(report)
-            self.assertEqual(instance.ctl("status")["pool"]["lanes"], 1)
+            self.assertEqual(instance.ctl("status", expect=(0, 4))["pool"]["lanes"], 1)
             cold, warm = self.phase(report, "cold"), self.phase(report, "warm")
             # one rank writes, all four load
             self.assertEqual(warm["bytes_loaded"] % 4, 0)
@@ -71,7 +73,7 @@ class WarmTest(ProcTest):
         with Instance(l1="1GiB") as instance:
             report = instance.replay(*MULTITURN, "--tp", "8", "--phases", "cold,drain,warm")
             self.check_warm(report)
-            self.assertEqual(instance.ctl("status")["pool"]["lanes"], 8)
+            self.assertEqual(instance.ctl("status", expect=(0, 4))["pool"]["lanes"], 8)
             self.assertEqual(sum(1 for name in instance.actors() if name.startswith("load-")), 8)
 
     def test_all_actors_as_threads(self) -> None:
@@ -141,7 +143,8 @@ class SharingTest(ProcTest):
             report = instance.replay(*MULTITURN, "--tp", "2", "--engine", "b", "--device-base", "2", "--phases", "warm")
             self.assert_exact(report)
             warm = self.phase(report, "warm")
-            self.assertEqual(warm["hit_tokens"]["engine"] + warm["hit_tokens"]["l1"], warm["full_block_tokens"])
+            self.assertGreater(warm["hit_tokens"]["l1"], 0)
+            self.assertEqual(warm["missed_blocks"]["first_use"], 0, warm)
 
     def test_killing_a_leaves_b_alone(self) -> None:
         with Instance(l1="512MiB") as instance:

@@ -88,6 +88,25 @@ static void it_agrees_with_a_plain_list_after_many_random_changes(void **state)
 	dsr_heap_free(&heap);
 }
 
+static void whatever_was_removed_the_rest_comes_out_in_order(void **state)
+{
+	struct dsr_heap *heap = make();
+	uint64_t seed = rig_seed(), rank, last;
+
+	(void)state;
+	for (uint32_t round = 0; round < 200; round++) {
+		for (uint32_t i = 0; i < COUNT; i++)
+			dsr_heap_set(heap, i, rig_random(&seed) % 10000);
+		for (uint32_t i = 0; i < COUNT / 2; i++)
+			dsr_heap_remove(heap, (uint32_t)(rig_random(&seed) % COUNT));
+		for (last = 0; dsr_heap_first(heap, &rank) != DSR_HEAP_NONE; last = rank) {
+			assert_true(rank >= last);
+			dsr_heap_remove(heap, dsr_heap_first(heap, NULL));
+		}
+	}
+	dsr_heap_free(&heap);
+}
+
 static void new_refuses_nothing_to_hold(void **state)
 {
 	struct dsr_heap *heap;
@@ -105,6 +124,7 @@ int main(void)
 		cmocka_unit_test(of_equal_ranks_the_lower_number_comes_first),
 		cmocka_unit_test(removing_what_is_not_there_changes_nothing),
 		cmocka_unit_test(it_agrees_with_a_plain_list_after_many_random_changes),
+		cmocka_unit_test(whatever_was_removed_the_rest_comes_out_in_order),
 		cmocka_unit_test(new_refuses_nothing_to_hold),
 	};
 

@@ -77,6 +77,27 @@ static void an_abort_asks_the_other_writers_alone(void **state)
 	assert_int_equal(shared()->entries_visible, 0);
 }
 
+/* The one that reports may still be writing its other lane of the block. */
+static void a_store_actor_of_two_lanes_is_asked_about_its_own_abort(void **state)
+{
+	struct dsr_msg_abort m;
+
+	(void)state;
+	world.workers[1] = world.workers[0];
+	world.workers[1].incarnation++;
+	world.loads[1] = world.loads[0];
+	world.stores[1] = world.stores[0];
+	world_serve();
+	assert_string_equal(world.calls, "spawn host:0;");
+	assert_int_equal(world_reserve(0, 1, NULL, 0), 0);
+	m = abort_of(1, 0, 1);
+	world_call(&world.stores[0], DSR_MSG_ABORT, &m);
+	assert_int_equal(world_last(DSR_MSG_ABORT_REPLY)->abort_reply.aborted, 1);
+	assert_int_equal(world_count(DSR_MSG_CANCEL), 1);
+	world_answer_cancels(0);
+	assert_int_equal(shared()->slots_quarantined, 0);
+}
+
 static void a_cancel_without_answer_is_sent_again(void **state)
 {
 	struct dsr_msg_abort m;
@@ -154,6 +175,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_commit_must_come_from_the_store_actor_of_its_lane),
 		T(an_abort_asks_the_other_writers_alone),
+		T(a_store_actor_of_two_lanes_is_asked_about_its_own_abort),
 		T(a_cancel_without_answer_is_sent_again),
 		T(a_dead_store_actor_takes_its_unwritten_blocks_along),
 		T(a_successor_that_connects_first_ends_its_predecessor),

@@ -325,7 +325,10 @@ static void a_dead_store_actor_aborts_what_lacks_its_lanes(void **state)
 	assert_int_equal(rig->cancels[0].device, 0);
 	assert_true(rig_answer(rig, 0));
 	assert_int_equal(rig_state(rig, 2), DSR_ENTRY_FREE);
-	assert_int_equal(rig_commit(rig, 1, 0, 0, 2), 2);
+	assert_int_equal(rig_commit(rig, 1, 0, 0, 1), 1);
+	/* Its successor writes nothing of this reservation and is not asked either. */
+	assert_int_equal(report_abort(rig, 1, 1, 1, 1), 1);
+	assert_int_equal(rig->cancel_count, 0);
 	assert_int_equal(dsr_reservations_live(rig->reservations), 0);
 }
 
@@ -400,6 +403,26 @@ static void answers_that_belong_to_nothing_are_ignored(void **state)
 	assert_int_equal(rig_counts(rig).aborting, 2);
 	assert_true(rig_answer(rig, 0));
 	assert_true(rig_answer(rig, 1));
+	assert_int_equal(rig_counts(rig).aborting, 0);
+}
+
+/* Two CANCELs of one batch are under way; the answer to the second is none for the next batch. */
+static void a_late_answer_to_an_older_cancel_is_ignored(void **state)
+{
+	struct rig *rig = *state;
+
+	assert_int_equal(rig_reserve(rig, 1, keys, 2, NULL, 0, 1), 0);
+	assert_int_equal(report_abort(rig, 1, 1, 1, 0), 1);
+	dsr_reservations_unanswered(rig->reservations, rig->cancels[0].cookie, 0);
+	dsr_reservations_retry(rig->reservations);
+	assert_int_equal(report_abort(rig, 1, 0, 1, 0), 1);
+	assert_int_equal(rig->cancel_count, 2);
+	assert_true(rig_answer(rig, 0));
+	assert_int_equal(rig_counts(rig).aborting, 1);
+	assert_int_equal(rig->cancel_count, 2);
+	assert_true(rig_answer(rig, 0)); /* the late one */
+	assert_int_equal(rig_counts(rig).aborting, 1);
+	assert_true(rig_answer(rig, 0));
 	assert_int_equal(rig_counts(rig).aborting, 0);
 }
 
@@ -550,6 +573,7 @@ int main(void)
 		T(a_store_actor_that_is_not_there_is_not_waited_for),
 		T(a_cancel_that_was_not_taken_or_answered_is_sent_again),
 		T(answers_that_belong_to_nothing_are_ignored),
+		T(a_late_answer_to_an_older_cancel_is_ignored),
 		T(a_dead_engine_loses_what_is_not_visible),
 		T(a_dead_worker_aborts_what_lacks_its_lane),
 		T(a_visible_child_of_an_aborted_block_waits_for_its_parent),

@@ -3,7 +3,10 @@
 #include "scheduler.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "entry_table.h"
 #include "world.h"
@@ -135,6 +138,36 @@ static void a_row_torn_by_its_death_is_dropped(void **state)
 	assert_int_equal(world_lookup(0, 3, &err), 1);
 }
 
+/* A process that really dies half way through a row, by its fault point. */
+static void a_scheduler_killed_in_the_middle_of_a_row_costs_that_row(void **state)
+{
+	char why[256];
+	int status, err;
+	pid_t child;
+
+	(void)state;
+	world_serve();
+	world_store(0, 3);
+	child = fork();
+	if (child == 0) {
+		(void)dsr_faults_arm(world.rt.faults, "sched_mid_entry:nth=2:kill", why,
+		                     sizeof(why));
+		(void)world_reserve(100, 3, NULL, 0);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	world_restart();
+	assert_int_equal(shared()->entries_visible, 3);
+	assert_int_equal(world.self->rebuilt.torn, 1);
+	assert_int_equal(world.self->rebuilt.unfinished, 1);
+	come_back();
+	assert_int_equal(world_lookup(0, 3, &err), 3);
+	world_answer_cancels(0);
+	assert_int_equal(world_reserve(100, 3, NULL, 0), 0);
+	assert_int_equal(world_ref_count, 3);
+}
+
 static void a_pool_that_was_never_announced_is_dropped(void **state)
 {
 	(void)state;
@@ -225,6 +258,7 @@ int main(void)
 		T(slots_being_written_wait_for_the_store_actors_of_before),
 		T(a_store_actor_of_before_that_dies_is_not_waited_for),
 		T(a_row_torn_by_its_death_is_dropped),
+		T(a_scheduler_killed_in_the_middle_of_a_row_costs_that_row),
 		T(a_pool_that_was_never_announced_is_dropped),
 		T(a_pool_that_is_lost_is_an_empty_start),
 		T(what_died_while_there_was_no_scheduler_is_cleared_away),

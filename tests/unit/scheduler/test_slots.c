@@ -44,6 +44,24 @@ static void a_run_goes_on_behind_the_last_one_and_then_from_the_start(void **sta
 	dsr_slots_free(&slots);
 }
 
+static void slots_before_the_cursor_come_last_also_in_its_own_word(void **state)
+{
+	struct dsr_slots *slots = make(200);
+
+	(void)state;
+	for (uint32_t i = 0; i < 200; i++)
+		(void)dsr_slots_take(slots);
+	dsr_slots_put(slots, 70);
+	assert_int_equal(dsr_slots_take(slots), 70);
+	dsr_slots_put(slots, 65);
+	dsr_slots_put(slots, 3);
+	dsr_slots_put(slots, 190);
+	assert_int_equal(dsr_slots_take(slots), 190);
+	assert_int_equal(dsr_slots_take(slots), 3);
+	assert_int_equal(dsr_slots_take(slots), 65);
+	dsr_slots_free(&slots);
+}
+
 /* The only free slot lies before the cursor, in the cursor's own word, in another word of its
  * group, or in another group. */
 static void the_only_free_slot_is_found_wherever_it_is(void **state)
@@ -144,6 +162,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_handed_out_in_ascending_order),
 		cmocka_unit_test(a_run_goes_on_behind_the_last_one_and_then_from_the_start),
+		cmocka_unit_test(slots_before_the_cursor_come_last_also_in_its_own_word),
 		cmocka_unit_test(the_only_free_slot_is_found_wherever_it_is),
 		cmocka_unit_test(a_quarantined_slot_is_neither_free_nor_handed_out),
 		cmocka_unit_test(one_slot_can_be_taken_by_number_once),

@@ -86,9 +86,12 @@ static void a_pause_of_everything_is_nobodys_fault(void **state)
 {
 	struct fixture *f = *state;
 
-	look(f, 5, 7);
+	look(f, 50, 7);
 	f->now_ns += 3600 * SECOND;
-	look(f, 3, 0);
+	look(f, 9, 0);
+	assert_int_equal(f->killed, 0);
+	look(f, 1, 7);
+	look(f, 9, 0);
 	assert_int_equal(f->killed, 0);
 }
 
