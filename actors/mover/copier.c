@@ -10,9 +10,9 @@
 #include "util.h"
 
 #define COPIER_AGAIN_NS UINT64_C(1000000)
-/* Times that an entry is looked at while it is being written, COPIER_AGAIN_NS apart. Only a stopped
- * or dead scheduler takes longer: the blocks then count as unreadable. */
-#define COPIER_ATTEMPTS 50
+/* So long an entry may be seen while it is being written. Only a stopped or dead scheduler takes
+ * longer: the blocks then count as unreadable. */
+#define COPIER_ODD_NS UINT64_C(200000000)
 #define COPIER_TURN 32 /* segments that end in one turn: others want the loop, too */
 
 /* A segment under way. */
@@ -113,14 +113,15 @@ static int copier_check(struct dsr_copier *c, struct dsr_job *job, uint32_t firs
 		if (job->errs[i] != 0)
 			continue;
 		r = dsr_l1_check(c->o.l1, &job->refs[i], c->o.ops->entry_state);
-		if (r == -EAGAIN && job->attempts < COPIER_ATTEMPTS) {
-			job->attempts++;
+		if (r == -EAGAIN && job->odd_since_ns == 0)
+			job->odd_since_ns = dsr_now_ns();
+		if (r == -EAGAIN && dsr_now_ns() - job->odd_since_ns < COPIER_ODD_NS) {
 			dsr_copier_again(c);
 			return -EAGAIN;
 		}
 		job->errs[i] = r == -EAGAIN ? -EIO : r;
 	}
-	job->attempts = 0;
+	job->odd_since_ns = 0;
 	return 0;
 }
 

@@ -39,7 +39,7 @@ struct dsr_job {
 	uint32_t begun;          /* blocks before it were submitted, later ones dropped */
 	uint32_t reported;       /* the first that was not told to the worker (LOAD) */
 	uint32_t running;        /* segments under way */
-	uint32_t attempts;       /* to read an entry that was being written */
+	uint64_t odd_since_ns;   /* an entry of it is being written since then; 0: none */
 	uint32_t copied;         /* blocks whose copy ran */
 	uint32_t runs;           /* copies that they made */
 	uint64_t queued_ns, started_ns, ended_ns;

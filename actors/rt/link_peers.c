@@ -6,6 +6,7 @@
  * is pinged, and the answer -EPROTO ("who are you") brings the next HELLO. */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,22 @@ static struct dsr_link_peer *find_identity(struct dsr_link *link, uint32_t role,
 	return NULL;
 }
 
+/* An actor's process, other than daser-all, has one name: it cannot use up the room of many. */
+static bool has_other_name(const struct dsr_link *link, const struct dsr_link_peer *identity)
+{
+	const struct dsr_peer *id = &identity->pub;
+	const struct dsr_link_peer *peer;
+
+	if (id->pid == link->pid && identity->start_ticks == link->start_ticks)
+		return false;
+	for (peer = link->peers; peer; peer = peer->next)
+		if (!peer->conn && is_actor(peer->pub.role) && peer->pub.pid == id->pid &&
+		    peer->start_ticks == identity->start_ticks &&
+		    (peer->pub.role != id->role || strcmp(peer->pub.device, id->device) != 0))
+			return true;
+	return false;
+}
+
 static void on_last_call(void *self)
 {
 	struct dsr_link_peer *peer = self;
@@ -119,7 +136,10 @@ static void on_death(void *self)
 {
 	struct dsr_link_peer *peer = self;
 
-	dsr_loop_remove_fd(peer->link->loop, peer->pidfd);
+	if (peer->last_call)
+		return;
+	if (peer->pidfd != -1)
+		dsr_loop_remove_fd(peer->link->loop, peer->pidfd);
 	if (dsr_timer_new(peer->link->loop, on_last_call, peer, &peer->last_call) < 0) {
 		on_last_call(peer);
 		return;
@@ -139,7 +159,8 @@ static int watch(struct dsr_link_peer *peer)
 	if (peer->pidfd < 0) {
 		r = peer->pidfd;
 		peer->pidfd = -1;
-		return r;
+		peer->is_looked_up = r == -ENOSYS;
+		return peer->is_looked_up ? 0 : r;
 	}
 	r = dsr_loop_add_fd(link->loop, peer->pidfd, on_death, peer);
 	if (r < 0)
@@ -243,6 +264,21 @@ void dsr_link_refuse_hello(struct dsr_link *link, uint64_t rid, const struct dsr
 	(void)answer(link, rid, NULL, env, err);
 }
 
+/* The process of an actor's peer is not there any more, or it is the one that now speaks for a next
+ * incarnation of itself (a thread of daser-all). Its word alone buries nobody: slots of the dead
+ * are freed. */
+static bool may_be_replaced(const struct dsr_link_peer *peer, const struct dsr_link_peer *by)
+{
+	struct pollfd dead = {.fd = peer->pidfd, .events = POLLIN};
+	uint64_t ticks;
+
+	if (peer->pub.pid == by->pub.pid && peer->start_ticks == by->start_ticks)
+		return true;
+	if (peer->pidfd != -1)
+		return poll(&dead, 1, 0) == 1;
+	return dsr_start_ticks(peer->pub.pid, &ticks) < 0 || ticks != peer->start_ticks;
+}
+
 /* Clears the way for a new peer: 0, or why it is refused. *ret_known: it is there already. */
 static int make_room(struct dsr_link *link, uint64_t rid, const struct dsr_link_peer *identity,
                      struct dsr_link_peer **ret_known)
@@ -259,9 +295,15 @@ static int make_room(struct dsr_link *link, uint64_t rid, const struct dsr_link_
 		*ret_known = peer;
 		return 0;
 	}
-	peer = is_actor(id->role) ? find_identity(link, id->role, id->device, 0) : NULL;
+	if (!is_actor(id->role))
+		return 0;
+	if (has_other_name(link, identity))
+		return -EEXIST;
+	peer = find_identity(link, id->role, id->device, 0);
 	if (peer && peer->pub.incarnation > id->incarnation)
 		return -ESTALE;
+	if (peer && !may_be_replaced(peer, identity))
+		return -EEXIST;
 	if (peer)
 		dsr_link_bury(peer, -EOWNERDEAD, true);
 	return 0;
@@ -465,8 +507,8 @@ static void sweep_ours(struct dsr_link_peer *peer)
 		conn->silent = 0;
 		return;
 	}
-	/* ipc peers are watched by their pidfd; a thread's end shows in its queue's end alone. */
-	if (peer->pidfd == -1 && ++conn->silent >= SILENT_MAX)
+	/* Processes are watched by themselves; a thread's end shows in its queue's end alone. */
+	if (peer->pidfd == -1 && !peer->is_looked_up && ++conn->silent >= SILENT_MAX)
 		dsr_link_bury(peer, -EOWNERDEAD, true);
 }
 
@@ -495,7 +537,9 @@ void dsr_link_on_sweep(void *self)
 		quiet_ns = now_ns - peer->heard_ns;
 		if (peer->is_dead)
 			continue;
-		if (peer->conn && quiet_ns > QUIET_NS)
+		if (peer->is_looked_up && !dsr_process_lives(peer->pub.pid, peer->start_ticks))
+			on_death(peer);
+		else if (peer->conn && quiet_ns > QUIET_NS)
 			sweep_ours(peer);
 		else if (!peer->conn && quiet_ns > QUIET_THEIRS_NS)
 			sweep_theirs(peer, now_ns);

@@ -47,12 +47,15 @@ uint64_t dsr_incarnation_new(void)
 }
 
 /* The command in field 2 may hold blanks and parentheses: fields are counted from the last ')'. */
-static int parse_start_ticks(const char *stat, uint64_t *ret_ticks)
+static int parse_stat(const char *stat, char *ret_state, uint64_t *ret_ticks)
 {
 	const char *p = strrchr(stat, ')');
 	uint64_t ticks;
+	char state;
 	int field;
 
+	if (!p || sscanf(p, ") %c", &state) != 1)
+		return -ESRCH;
 	for (field = 2; p && field < STAT_START_TIME; field++) {
 		p = strchr(p, ' ');
 		if (p)
@@ -60,11 +63,12 @@ static int parse_start_ticks(const char *stat, uint64_t *ret_ticks)
 	}
 	if (!p || sscanf(p, "%" SCNu64, &ticks) != 1)
 		return -ESRCH;
+	*ret_state = state;
 	*ret_ticks = ticks;
 	return 0;
 }
 
-int dsr_start_ticks(int32_t pid, uint64_t *ret_ticks)
+static int read_stat(int32_t pid, char *ret_state, uint64_t *ret_ticks)
 {
 	char path[32];
 	char stat[1024];
@@ -80,7 +84,23 @@ int dsr_start_ticks(int32_t pid, uint64_t *ret_ticks)
 	if (n <= 0)
 		return -ESRCH;
 	stat[n] = '\0';
-	return parse_start_ticks(stat, ret_ticks);
+	return parse_stat(stat, ret_state, ret_ticks);
+}
+
+int dsr_start_ticks(int32_t pid, uint64_t *ret_ticks)
+{
+	char state;
+
+	return read_stat(pid, &state, ret_ticks);
+}
+
+bool dsr_process_lives(int32_t pid, uint64_t start_ticks)
+{
+	uint64_t ticks;
+	char state;
+
+	return read_stat(pid, &state, &ticks) == 0 && ticks == start_ticks && state != 'Z' &&
+	       state != 'X';
 }
 
 int dsr_pidfd_open(int32_t pid, uint64_t start_ticks)
@@ -88,7 +108,7 @@ int dsr_pidfd_open(int32_t pid, uint64_t start_ticks)
 	uint64_t ticks;
 	int fd;
 
-	if (pid <= 0)
+	if (pid <= 0 || dsr_start_ticks(pid, &ticks) < 0 || ticks != start_ticks)
 		return -ESRCH;
 	fd = pidfd_open(pid, 0);
 	if (fd == -1)

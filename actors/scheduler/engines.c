@@ -163,7 +163,10 @@ int dsr_engines_set_ready(struct dsr_engines *engines, const struct dsr_engine_r
 static bool row_is_of(const struct dsr_engines *engines, uint32_t row, uint32_t role,
                       const char *device)
 {
-	return engines->rows[row].role == role &&
+	/* An actor writes its row before its incarnation: one that is just starting is not there.
+	 */
+	return atomic_load_explicit(&engines->rows[row].incarnation, memory_order_acquire) != 0 &&
+	       engines->rows[row].role == role &&
 	       strncmp(engines->rows[row].device, device, DSR_DEVICE_NAME_MAX) == 0;
 }
 

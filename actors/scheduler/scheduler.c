@@ -58,6 +58,13 @@ void dsr_scheduler_settle(struct scheduler *s)
 
 /* ---- now and then ---- */
 
+/* Terminated whatever the row holds. */
+static void row_device(const struct dsr_actor_row *row, char ret_device[DSR_DEVICE_NAME_MAX])
+{
+	memcpy(ret_device, row->device, DSR_DEVICE_NAME_MAX);
+	ret_device[DSR_DEVICE_NAME_MAX - 1] = '\0';
+}
+
 static void scheduler_kill(void *self, const struct dsr_actor_row *row, uint64_t incarnation,
                            const char *why)
 {
@@ -65,7 +72,7 @@ static void scheduler_kill(void *self, const struct dsr_actor_row *row, uint64_t
 	char device[DSR_DEVICE_NAME_MAX];
 	int r;
 
-	(void)dsr_copy_string(device, sizeof(device), row->device);
+	row_device(row, device);
 	r = dsr_broker_kill(s->rt->broker, row->role, device, incarnation, why);
 	if (r < 0)
 		dsr_log(DSR_LOG_WARN, "%s `%s`: %s, and the supervisor does not kill it: %s",
@@ -94,10 +101,11 @@ static void scheduler_end_grace(struct scheduler *s)
 		const struct dsr_actor_row *row = &s->rt->control.rows[i];
 		char device[DSR_DEVICE_NAME_MAX];
 
-		(void)dsr_copy_string(device, sizeof(device), row->device);
-		if (row->role != DSR_ROLE_LOAD || row->by_hand != 0 ||
-		    atomic_load_explicit(&row->state, memory_order_relaxed) != DSR_ACTOR_READY ||
-		    dsr_engines_device(&s->engines, device) != DSR_DEVICE_NONE)
+		if (atomic_load_explicit(&row->state, memory_order_acquire) != DSR_ACTOR_READY ||
+		    row->role != DSR_ROLE_LOAD || row->by_hand != 0)
+			continue;
+		row_device(row, device);
+		if (dsr_engines_device(&s->engines, device) != DSR_DEVICE_NONE)
 			continue;
 		dsr_log(DSR_LOG_INFO, "device `%s` has no worker any more", device);
 		(void)dsr_broker_retire(s->rt->broker, device);

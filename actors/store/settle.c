@@ -254,6 +254,7 @@ void dsr_settle_on_failed(struct dsr_settle *s, uint64_t cookie)
 void dsr_settle_forget(struct dsr_settle *s)
 {
 	settle_pop(s, s->tail);
+	s->next = s->tail;
 	s->message_head = s->message_tail;
 	dsr_timer_set(s->again, UINT64_MAX);
 }

@@ -219,13 +219,24 @@ static int store_report(void *self, struct dsr_peer *peer, struct dsr_job *job)
 
 /* ---- the scheduler ---- */
 
+/* -EPROTO: the scheduler's link does not know this connection (any more) and did nothing; ours says
+ * HELLO again. */
+static void on_settle_reply(struct store *s, int err)
+{
+	uint64_t cookie = dsr_link_cookie(s->rt->link);
+
+	if (err == -EPROTO)
+		dsr_settle_on_failed(s->settle, cookie);
+	else
+		dsr_settle_on_reply(s->settle, cookie);
+}
+
 static void on_commit_reply(struct store *s, struct dsr_peer *peer, const struct dsr_env *env,
                             const struct dsr_msg_commit_reply *m)
 {
 	(void)peer;
 	(void)env;
-	(void)m;
-	dsr_settle_on_reply(s->settle, dsr_link_cookie(s->rt->link));
+	on_settle_reply(s, m->err);
 }
 
 static void on_abort_reply(struct store *s, struct dsr_peer *peer, const struct dsr_env *env,
@@ -233,8 +244,7 @@ static void on_abort_reply(struct store *s, struct dsr_peer *peer, const struct 
 {
 	(void)peer;
 	(void)env;
-	(void)m;
-	dsr_settle_on_reply(s->settle, dsr_link_cookie(s->rt->link));
+	on_settle_reply(s, m->err);
 }
 
 static void store_cancel_job(void *arg, struct dsr_job *job)
@@ -280,6 +290,10 @@ static void on_cancel(struct store *s, struct dsr_peer *peer, const struct dsr_e
 {
 	struct dsr_msg_cancel args = *m;
 
+	if (peer->role != DSR_ROLE_SCHEDULER) {
+		(void)dsr_peer_reply_err(s->rt->link, peer, env, -EINVAL);
+		return;
+	}
 	if (m->refs.n == 0) {
 		dsr_mover_each(s->mover, store_cancel_job, &args);
 		dsr_mover_each(s->mover, store_drop_cancelled, s);

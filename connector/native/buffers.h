@@ -12,6 +12,9 @@
 
 #include <stdint.h>
 
+/* Blocks of one batch at most, however small they are: bounds messages and tables. */
+#define DSR_BATCH_BLOCKS_MAX 8192u
+
 enum dsr_buffer_state {
 	DSR_BUFFER_FREE,
 	DSR_BUFFER_HELD,

@@ -84,8 +84,8 @@ void dsr_lease_release(struct dsr_lifecycle *lc, struct dsr_engine_request *requ
 
 	/* Messages are sent in order: a LEASE that was not sent yet is, or is skipped, before it.
 	 */
-	if ((lease->state == DSR_LEASE_ASKED || lease->state == DSR_LEASE_LIVE) &&
-	    lc->is_attached && lease->scheduler == lc->scheduler)
+	if ((lease->state == DSR_LEASE_ASKED || lease->state == DSR_LEASE_LIVE) && !lc->is_gone &&
+	    lease->scheduler == lc->scheduler)
 		(void)dsr_outbox_put(lc, DSR_OUT_RELEASE, lease->id, NULL);
 	lease->state = DSR_LEASE_NONE;
 	lease->id = 0;

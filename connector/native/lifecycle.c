@@ -73,12 +73,11 @@ void dsr_block_event(struct dsr_lifecycle *lc, const struct dsr_engine_request *
 }
 
 void dsr_block_dropped(struct dsr_lifecycle *lc, const struct dsr_engine_request *request,
-                       uint32_t block, uint32_t reason, bool is_counted)
+                       uint32_t block, uint32_t reason)
 {
 	lc->stats.drops[reason]++;
-	if (is_counted)
-		lc->options.port->count(lc->options.self,
-		                        (enum dsr_counter)(DSR_COUNTER_DROP_EVICTED + reason), 1);
+	lc->options.port->count(lc->options.self,
+	                        (enum dsr_counter)(DSR_COUNTER_DROP_EVICTED + reason), 1);
 	dsr_block_event(lc, request, block, DASER_BLOCK_DROPPED, reason);
 }
 
@@ -95,19 +94,31 @@ void dsr_lifecycle_attached(struct dsr_lifecycle *lc, uint64_t scheduler)
 		if (request == NULL)
 			continue;
 		/* What was dropped meanwhile, or reserved at one that died, is asked for again. */
-		request->cursor = 0;
+		if (scheduler != lc->scheduler)
+			request->cursor = 0;
+		else if (request->lost < request->cursor)
+			request->cursor = request->lost;
+		request->lost = UINT32_MAX;
 		if (scheduler != lc->scheduler && request->lease.state == DSR_LEASE_LIVE)
 			request->lease.state = DSR_LEASE_LOST;
 	}
 	lc->is_attached = true;
+	lc->is_gone = false;
 	lc->scheduler = scheduler;
 }
 
 void dsr_lifecycle_detached(struct dsr_lifecycle *lc)
 {
 	lc->is_attached = false;
+	lc->is_gone = true;
 	dsr_outbox_fail(lc);
 	(void)dsr_saves_give_up(lc, NULL, DSR_REASON_STALE);
+}
+
+void dsr_lifecycle_stalled(struct dsr_lifecycle *lc)
+{
+	lc->is_attached = false;
+	dsr_outbox_fail(lc);
 }
 
 void dsr_lifecycle_shut(struct dsr_lifecycle *lc)

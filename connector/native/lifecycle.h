@@ -110,6 +110,7 @@ struct dsr_lifecycle {
 	uint64_t last_id;
 	uint64_t step;
 	bool is_attached;
+	bool is_gone; /* the scheduler actor of `scheduler` is dead, and all that it held with it */
 	uint64_t scheduler; /* incarnation of the present or last scheduler actor */
 	struct dsr_requests requests;
 	struct dsr_save **save_places; /* owned array, [DSR_PLACES]; holes are NULL */
@@ -129,9 +130,11 @@ struct dsr_lifecycle {
 int dsr_lifecycle_init(struct dsr_lifecycle *lc, const struct dsr_lifecycle_options *options);
 void dsr_lifecycle_done(struct dsr_lifecycle *lc);
 
-/* The engine was accepted by a scheduler actor; nobody serves it any more. */
+/* The engine was accepted by a scheduler actor; that one is dead; that one lives and does nothing:
+ * what is to be given back to it waits. */
 void dsr_lifecycle_attached(struct dsr_lifecycle *lc, uint64_t scheduler);
 void dsr_lifecycle_detached(struct dsr_lifecycle *lc);
+void dsr_lifecycle_stalled(struct dsr_lifecycle *lc);
 /* Twice a second or so: renews the leases of loads that take long. */
 void dsr_lifecycle_tick(struct dsr_lifecycle *lc);
 /* Gives up what no rank was told of, releases leases. The outbox may hold messages after it. */
@@ -166,7 +169,8 @@ bool dsr_lifecycle_flush(struct dsr_lifecycle *lc);
 int dsr_outbox_put(struct dsr_lifecycle *lc, enum dsr_out_kind kind, uint64_t id,
                    struct dsr_abandon *abandon);
 void dsr_outbox_done(struct dsr_outbox *outbox);
-/* Everything in it, and what was sent and not answered, is dropped; requests and saves learn so. */
+/* Everything in it is dropped; requests and saves learn so. What gives something back is kept for a
+ * scheduler actor that is not dead. */
 void dsr_outbox_fail(struct dsr_lifecycle *lc);
 /* Gives up reserved blocks of a save at the scheduler actor. */
 void dsr_abandon_put(struct dsr_lifecycle *lc, const struct dsr_save *save,
@@ -224,9 +228,9 @@ void dsr_saves_done(struct dsr_lifecycle *lc);
 
 /* ---- shared ---- */
 
-/* A block of the request was not stored. is_counted: in the counters page, too; no actor did so. */
+/* A block of the request was not stored: counted, here and in the counters page. */
 void dsr_block_dropped(struct dsr_lifecycle *lc, const struct dsr_engine_request *request,
-                       uint32_t block, uint32_t reason, bool is_counted);
+                       uint32_t block, uint32_t reason);
 void dsr_block_event(struct dsr_lifecycle *lc, const struct dsr_engine_request *request,
                      uint32_t block, enum daser_block_fate fate, uint32_t reason);
 uint64_t dsr_lifecycle_now(const struct dsr_lifecycle *lc);

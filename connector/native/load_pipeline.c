@@ -28,7 +28,7 @@ int dsr_load_pipeline_init(struct dsr_load_pipeline *p, const struct dsr_load_op
 	*p = (struct dsr_load_pipeline){.options = *options};
 	if (batch == 0)
 		return -EINVAL;
-	p->batch_blocks = batch < DSR_META_BLOCKS_MAX ? (uint32_t)batch : DSR_META_BLOCKS_MAX;
+	p->batch_blocks = batch < DSR_BATCH_BLOCKS_MAX ? (uint32_t)batch : DSR_BATCH_BLOCKS_MAX;
 	/* At worst each block in staging is scattered alone. */
 	p->ring_size = p->batch_blocks * options->buffers;
 	p->ring = calloc(p->ring_size, sizeof(*p->ring));

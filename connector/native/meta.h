@@ -31,7 +31,6 @@
 #define DSR_RESULT_STORED 0
 #define DSR_RESULT_DROPPED 0x40 /* a store actor was told, or does it by itself */
 #define DSR_RESULT_UNTOLD 0x80  /* nobody was told: to be abandoned */
-#define DSR_RESULT_COUNTED 0xc0 /* a store actor gave it up and counted it */
 #define DSR_RESULT_KIND 0xc0
 #define DSR_RESULT_REASON 0x3f
 

@@ -66,7 +66,7 @@ void dsr_mover_renew(struct daser_worker *w, struct dsr_mover_side *side)
 	if (side->state == DSR_MOVER_ABSENT)
 		return;
 	detach(w, side, DSR_REASON_STALE);
-	retry_at(side, 0, "attaching to another pool");
+	retry_at(side, 0, "attaching again");
 }
 
 void dsr_mover_dead(struct daser_worker *w, struct dsr_mover_side *side)

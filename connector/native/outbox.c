@@ -267,15 +267,21 @@ static void fail_one(struct dsr_lifecycle *lc, const struct dsr_out *out)
 
 void dsr_outbox_fail(struct dsr_lifecycle *lc)
 {
+	struct dsr_outbox *outbox = &lc->outbox;
 	struct dsr_out out;
 
-	while (lc->outbox.count > 0) {
-		out = *outbox_at(&lc->outbox, 0);
-		outbox_pop(&lc->outbox, 1);
+	for (uint32_t left = outbox->count; left > 0; left--) {
+		out = *outbox_at(outbox, 0);
+		outbox_pop(outbox, 1);
+		if (!lc->is_gone && (out.kind == DSR_OUT_RELEASE || out.kind == DSR_OUT_ABANDON)) {
+			*outbox_at(outbox, outbox->count++) = out;
+			continue;
+		}
 		fail_one(lc, &out);
 		free(out.abandon);
 	}
-	abandons_free(&lc->outbox.sent);
+	if (lc->is_gone)
+		abandons_free(&outbox->sent);
 }
 
 /* ---- abandoning ---- */
@@ -285,7 +291,7 @@ void dsr_abandon_put(struct dsr_lifecycle *lc, const struct dsr_save *save,
 {
 	struct dsr_abandon *abandon;
 
-	if (!lc->is_attached || save->scheduler != lc->scheduler)
+	if (lc->is_gone || save->scheduler != lc->scheduler)
 		return;
 	abandon = malloc(sizeof(*abandon) + count * sizeof(abandon->refs[0]));
 	if (abandon == NULL) {

@@ -123,6 +123,7 @@ int dsr_requests_add(struct dsr_requests *requests, const char *name,
 	request->users = 1;
 	request->is_live = true;
 	request->limit = UINT32_MAX;
+	request->lost = UINT32_MAX;
 	bucket = bucket_of(requests, name, request->name_bytes);
 	request->chain = *bucket;
 	*bucket = request;

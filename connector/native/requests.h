@@ -86,6 +86,7 @@ struct dsr_engine_request {
 	uint32_t tries;  /* -EAGAIN given */
 	uint32_t limit;  /* blocks from here on failed to load: never promised again */
 	uint32_t cursor; /* blocks that need no reservation any more */
+	uint32_t lost;   /* the first of them that nobody was there to reserve */
 	uint32_t saves;  /* reservations that are not over */
 	uint32_t issued; /* of these, the ones that ranks work on */
 	uint32_t given_up;

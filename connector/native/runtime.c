@@ -263,11 +263,16 @@ static void connect_movers(struct daser_worker *w)
 	if (w->is_connecting)
 		return;
 	r = dsr_link_connect(w->client.link, DSR_ROLE_LOAD, w->config.device);
-	if (r == 0 && w->config.is_writer)
+	if ((r == 0 || r == -EEXIST) && w->config.is_writer)
 		r = dsr_link_connect(w->client.link, DSR_ROLE_STORE, w->config.device);
-	if (r < 0)
+	if (r == -EEXIST)
+		r = 0; /* tried before, as far as that */
+	if (r < 0) {
 		dsr_log(DSR_LOG_WARN, "connecting to the actors of `%s`: %s", w->config.device,
 		        strerror(-r));
+		dsr_timer_set(w->register_timer, dsr_now_ns() + REGISTER_RETRY_NS);
+		return;
+	}
 	w->is_connecting = true;
 }
 
@@ -377,6 +382,8 @@ static void on_load(struct daser_worker *w, struct dsr_peer *peer, const struct 
 	(void)peer, (void)env;
 	dsr_client_lock(&w->client);
 	dsr_load_pipeline_on_reply(&w->loads, dsr_link_cookie(w->client.link), reply);
+	if (reply->err == -ENOENT) /* it does not know this attachment (any more) */
+		dsr_mover_renew(w, &w->load_side);
 	dsr_worker_turn(w);
 }
 
@@ -396,6 +403,8 @@ static void on_store(struct daser_worker *w, struct dsr_peer *peer, const struct
 	(void)peer, (void)env;
 	dsr_client_lock(&w->client);
 	dsr_store_pipeline_on_reply(&w->stores, dsr_link_cookie(w->client.link), reply);
+	if (reply->err == -ENOENT)
+		dsr_mover_renew(w, &w->store_side);
 	dsr_worker_turn(w);
 }
 

@@ -143,7 +143,7 @@ static void drop_blocks(struct dsr_lifecycle *lc, const struct dsr_engine_reques
                         uint32_t first, uint32_t count, uint32_t reason)
 {
 	for (uint32_t i = 0; i < count; i++)
-		dsr_block_dropped(lc, request, first + i, reason, true);
+		dsr_block_dropped(lc, request, first + i, reason);
 }
 
 void dsr_saves_reserve(struct dsr_lifecycle *lc, struct dsr_engine_request *request,
@@ -157,6 +157,7 @@ void dsr_saves_reserve(struct dsr_lifecycle *lc, struct dsr_engine_request *requ
 		n = storable - first < SAVE_BLOCKS_MAX ? storable - first : SAVE_BLOCKS_MAX;
 		request->cursor += n;
 		if (!lc->is_attached) {
+			request->lost = first < request->lost ? first : request->lost;
 			drop_blocks(lc, request, first, n, DSR_REASON_DETACHED);
 			continue;
 		}
@@ -205,10 +206,10 @@ static void block_refused(struct dsr_lifecycle *lc, const struct dsr_save *save,
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
 		if (refusals[i].status == status) {
 			dsr_block_dropped(lc, save->request, save->first + index,
-			                  refusals[i].reason, true);
+			                  refusals[i].reason);
 			return;
 		}
-	dsr_block_dropped(lc, save->request, save->first + index, DSR_REASON_STALE, true);
+	dsr_block_dropped(lc, save->request, save->first + index, DSR_REASON_STALE);
 }
 
 /* Memory for what was reserved; the references are copied. */
@@ -244,7 +245,7 @@ static bool reply_is_whole(const struct dsr_save *save, const struct dsr_msg_res
 static void save_abandon(struct dsr_lifecycle *lc, struct dsr_save *save, uint32_t reason)
 {
 	for (uint32_t i = 0; i < save->reserved; i++)
-		dsr_block_dropped(lc, save->request, save->positions[i], reason, true);
+		dsr_block_dropped(lc, save->request, save->positions[i], reason);
 	dsr_abandon_put(lc, save, NULL, 0, reason);
 	save_end(lc, save);
 }
@@ -368,8 +369,7 @@ static bool report_dropped(struct dsr_lifecycle *lc, struct dsr_save *save, uint
 
 	if (!(save->fates[index] & DSR_FATE_DROPPED)) {
 		save->fates[index] |= DSR_FATE_DROPPED;
-		dsr_block_dropped(lc, request, save->positions[index], reason,
-		                  (result & DSR_RESULT_KIND) != DSR_RESULT_COUNTED);
+		dsr_block_dropped(lc, request, save->positions[index], reason);
 		/* It lost its blocks, not its wish to be stored. */
 		if (reason == DSR_REASON_PREEMPTED && save->positions[index] < request->cursor)
 			request->cursor = save->positions[index];

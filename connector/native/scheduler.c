@@ -2,6 +2,7 @@
 /* The scheduler object: the lifecycle, its lock and its service thread. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +15,11 @@
 #define ENGINE_NAME_MAX 127 /* what actors have room for */
 #define REQUEST_DEADLINE_MS 2000
 #define ANNOUNCE_RETRY_NS UINT64_C(500000000)
+#define ANNOUNCE_SOON_NS UINT64_C(20000000)
 #define FLUSH_RETRY_NS UINT64_C(1000000)
 #define TICK_NS UINT64_C(250000000)
 #define CLOSE_NS UINT64_C(1000000000)
+#define STALLED_NS UINT64_C(2000000000)
 
 struct daser_scheduler {
 	struct dsr_client client;
@@ -25,6 +28,7 @@ struct daser_scheduler {
 	char reason[DSR_REASON_TEXT];     /* what the caller was given */
 	struct dsr_timer *flush_timer;    /* owned by the loop */
 	struct dsr_timer *tick_timer;     /* owned by the loop */
+	bool is_stalled;                  /* the scheduler made no progress at the last tick */
 	struct dsr_timer *announce_timer; /* owned by the loop */
 };
 
@@ -90,10 +94,13 @@ static void turn_end(struct daser_scheduler *s)
 	dsr_client_unlock(&s->client);
 }
 
-static void answered(struct daser_scheduler *s)
+/* A scheduler that does not know this engine any more is told of it again. */
+static void answered(struct daser_scheduler *s, int err)
 {
 	if (s->unanswered > 0)
 		s->unanswered--;
+	if (err == -ENOENT)
+		dsr_timer_set(s->announce_timer, dsr_now_ns() + ANNOUNCE_SOON_NS);
 }
 
 static void on_lookup(struct daser_scheduler *s, struct dsr_peer *peer, const struct dsr_env *env,
@@ -101,7 +108,7 @@ static void on_lookup(struct daser_scheduler *s, struct dsr_peer *peer, const st
 {
 	(void)peer, (void)env;
 	dsr_client_lock(&s->client);
-	answered(s);
+	answered(s, reply->err);
 	dsr_lifecycle_on_lookup(&s->lc, dsr_link_cookie(s->client.link), reply);
 	turn_end(s);
 }
@@ -111,7 +118,7 @@ static void on_lease(struct daser_scheduler *s, struct dsr_peer *peer, const str
 {
 	(void)peer, (void)env;
 	dsr_client_lock(&s->client);
-	answered(s);
+	answered(s, reply->err);
 	dsr_lifecycle_on_lease(&s->lc, dsr_link_cookie(s->client.link), reply);
 	turn_end(s);
 }
@@ -121,7 +128,7 @@ static void on_release(struct daser_scheduler *s, struct dsr_peer *peer, const s
 {
 	(void)peer, (void)env, (void)reply;
 	dsr_client_lock(&s->client);
-	answered(s);
+	answered(s, 0);
 	turn_end(s);
 }
 
@@ -130,7 +137,7 @@ static void on_reserve(struct daser_scheduler *s, struct dsr_peer *peer, const s
 {
 	(void)peer, (void)env;
 	dsr_client_lock(&s->client);
-	answered(s);
+	answered(s, reply->err);
 	dsr_lifecycle_on_reserve(&s->lc, dsr_link_cookie(s->client.link), reply);
 	turn_end(s);
 }
@@ -138,10 +145,16 @@ static void on_reserve(struct daser_scheduler *s, struct dsr_peer *peer, const s
 static void on_abandon(struct daser_scheduler *s, struct dsr_peer *peer, const struct dsr_env *env,
                        const struct dsr_msg_abandon_reply *reply)
 {
-	(void)peer, (void)env, (void)reply;
+	uint64_t cookie = dsr_link_cookie(s->client.link);
+
+	(void)peer, (void)env;
 	dsr_client_lock(&s->client);
-	answered(s);
-	dsr_lifecycle_on_abandon(&s->lc, dsr_link_cookie(s->client.link));
+	answered(s, 0);
+	if (reply->err ==
+	    -EPROTO) /* not carried out: our connection is not known there (any more) */
+		dsr_lifecycle_on_failed(&s->lc, DSR_MSG_ABANDON, cookie, reply->err);
+	else
+		dsr_lifecycle_on_abandon(&s->lc, cookie);
 	turn_end(s);
 }
 
@@ -217,7 +230,7 @@ static void on_request_failed(void *self, struct dsr_peer *peer, uint32_t type, 
 	if (type == DSR_MSG_ENGINE) {
 		dsr_timer_set(s->announce_timer, dsr_now_ns() + ANNOUNCE_RETRY_NS);
 	} else {
-		answered(s);
+		answered(s, 0);
 		dsr_lifecycle_on_failed(&s->lc, type, cookie, err);
 	}
 	turn_end(s);
@@ -231,13 +244,37 @@ static void on_flush_timer(void *self)
 	turn_end(s);
 }
 
+/* A scheduler that lives but does not progress (stopped, under a debugger) counts as down. */
+static bool is_stalled(const struct daser_scheduler *s)
+{
+	const struct dsr_control *control = &s->client.control;
+
+	if (!s->client.has_control)
+		return false;
+	for (uint32_t i = 0; i < DSR_ACTOR_ROWS; i++)
+		if (control->rows[i].role == DSR_ROLE_SCHEDULER)
+			return atomic_load_explicit(&control->rows[i].state,
+			                            memory_order_acquire) == DSR_ACTOR_READY &&
+			       !dsr_actor_row_is_up(&control->rows[i], dsr_now_ns(), STALLED_NS);
+	return false;
+}
+
 static void on_tick_timer(void *self)
 {
 	struct daser_scheduler *s = self;
+	bool was_stalled = s->is_stalled;
 
 	dsr_client_lock(&s->client);
+	s->is_stalled = is_stalled(s);
+	if (s->is_stalled && s->lc.is_attached) {
+		dsr_lifecycle_stalled(&s->lc);
+		dsr_client_set_state(&s->client, DASER_DETACHED,
+		                     "the scheduler makes no progress, waiting for it");
+	}
 	dsr_lifecycle_tick(&s->lc);
 	turn_end(s);
+	if (was_stalled && !s->is_stalled)
+		on_announce_timer(s);
 }
 
 static int on_started(void *self)

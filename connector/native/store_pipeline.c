@@ -17,7 +17,7 @@ int dsr_store_pipeline_init(struct dsr_store_pipeline *p, const struct dsr_store
 	*p = (struct dsr_store_pipeline){.options = *options};
 	if (batch == 0)
 		return -EINVAL;
-	p->batch_blocks = batch < DSR_META_BLOCKS_MAX ? (uint32_t)batch : DSR_META_BLOCKS_MAX;
+	p->batch_blocks = batch < DSR_BATCH_BLOCKS_MAX ? (uint32_t)batch : DSR_BATCH_BLOCKS_MAX;
 	return dsr_buffers_init(&p->buffers, options->staging, options->buffer_bytes,
 	                        options->buffers);
 }
@@ -281,19 +281,14 @@ static void batch_returned(struct dsr_store_pipeline *p, struct dsr_buffer *buff
 /* What became of one block of a STORE. */
 static void store_answered(struct dsr_store *store, uint32_t index, int err, bool is_accepted)
 {
-	unsigned kind = DSR_RESULT_COUNTED;
+	/* The actor aborts what it accepted and gave up. */
+	unsigned kind = is_accepted ? DSR_RESULT_DROPPED : DSR_RESULT_UNTOLD;
 
 	if (err == 0) {
 		block_result(store, index, DSR_RESULT_STORED);
 		store->times.copies++;
 		return;
 	}
-	/* The actor aborts what it accepted and gave up; for what others took back it does not
-	 * count. */
-	if (!is_accepted)
-		kind = DSR_RESULT_UNTOLD;
-	else if (err == -ESTALE || err == -ECANCELED)
-		kind = DSR_RESULT_DROPPED;
 	block_dropped(store, index, dsr_reason_of(err), kind);
 }
 

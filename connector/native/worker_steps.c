@@ -139,11 +139,21 @@ static void drop_lost(struct daser_worker *w, const struct dsr_meta *meta, struc
 		drop_taken(w, meta, fence);
 }
 
+/* Without the lock. Gathers are memory copies: this is short. */
+static int fence_wait(const struct fence *fence)
+{
+	uint64_t deadline = dsr_now_ns() + FENCE_NS;
+	int r = 0;
+
+	for (uint32_t i = 0; i < fence->count && r == 0; i++)
+		r = dsr_event_wait(fence->events[i], deadline);
+	return r;
+}
+
 int daser_worker_preemptions(struct daser_worker *worker, const void *meta, size_t length)
 {
 	struct dsr_meta m;
 	struct fence fence;
-	uint64_t deadline;
 	int r;
 
 	r = check_worker(worker);
@@ -155,10 +165,7 @@ int daser_worker_preemptions(struct daser_worker *worker, const void *meta, size
 	drop_lost(worker, &m, &fence);
 	dsr_client_unlock(&worker->client);
 	dsr_client_wake(&worker->client);
-	deadline = dsr_now_ns() + FENCE_NS;
-	for (uint32_t i = 0; i < fence.count && r == 0; i++)
-		r = dsr_event_wait(fence.events[i], deadline);
-	return r;
+	return fence_wait(&fence);
 }
 
 /* ---- jobs ---- */
@@ -315,7 +322,7 @@ int daser_worker_bind(struct daser_worker *worker, const void *meta, size_t leng
 	worker->meta_step = m.step;
 	worker->meta_deadline_ms = m.load_deadline_ms;
 	dsr_client_unlock(&worker->client);
-	return 0;
+	return fence_wait(&fence);
 }
 
 /* The engine's event, or one that has happened. */

@@ -101,8 +101,9 @@ DASER_API int daser_worker_preemptions(struct daser_worker *worker, const void *
 /* Takes over the step's metadata: queues its loads and saves. -EBADMSG: not ours, nothing queued.
  */
 DASER_API int daser_worker_bind(struct daser_worker *worker, const void *meta, size_t length);
-/* Submits the queued loads; their scatters come after `event` (a device event recorded on the
- * compute stream; NULL: everything before is done). */
+/* Submits the queued loads; their scatters come after `event`: a device event recorded on the
+ * compute stream, on the host device a struct dsr_event (shm/device.h), which is copied. NULL:
+ * everything before is done. */
 DASER_API int daser_worker_start_load(struct daser_worker *worker, void *event);
 /* Submits the queued saves; their gathers come after `event`. */
 DASER_API int daser_worker_wait_for_save(struct daser_worker *worker, void *event);

@@ -51,6 +51,7 @@ class Actor:
     backoff_s: float = 0.0
     start_due: float = 0.0  # monotonic time of the next start, while down
     kill_due: float = 0.0   # monotonic time of SIGKILL, while stopping; 0 otherwise
+    is_killed: bool = False  # by us, for lack of progress
 
     @property
     def name(self) -> str:
@@ -67,6 +68,7 @@ class Actor:
         self.started_at = time.monotonic()
         self.ready = False
         self.kill_due = 0.0
+        self.is_killed = False
 
     def stop(self) -> None:
         """TERM now, KILL when the role's stop timeout has passed."""

@@ -91,7 +91,7 @@ class Broker:
     def _accept(self) -> None:
         try:
             sock, _ = self.listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
+        except OSError:  # it went away, or we have no descriptor left: never a reason to die
             return
         pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if uid not in (os.getuid(), 0) or len(self.connections) >= MAX_CONNECTIONS:
@@ -154,13 +154,13 @@ class Broker:
             request = json.loads(data)
             operation = request["op"]
             serve: Callable[..., tuple[dict[str, Any], int | None]] = getattr(self, f"_op_{operation}")
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise Refused(errno.EINVAL, f"not a request: {data[:80]!r}") from None
         if not connection.role and operation != "hello":
             raise Refused(errno.EPROTO, f"`{operation}` before `hello`")
         try:
             return serve(connection, request, descriptors)
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise Refused(errno.EINVAL, f"`{operation}`: {error.__class__.__name__} {error}") from None
 
     def _op_hello(self, connection: Connection, request: dict[str, Any],

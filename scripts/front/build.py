@@ -38,12 +38,14 @@ def ensure_packages(group: str, yes: bool) -> None:
 
 def build(folder: Path, *, quiet: bool, setup: tuple[str, ...] = (),
           environment: dict[str, str] | None = None) -> Path:
-    """Configures (once) and builds `folder`; returns its bin folder of links to the executables."""
+    """Configures and builds `folder`; returns its bin folder of links to the executables."""
     output = subprocess.PIPE if quiet else sys.stderr
     steps = [["ninja", "-C", str(folder)]]
     if not (folder / "build.ninja").exists():
         shutil.rmtree(folder, ignore_errors=True)
         steps.insert(0, ["meson", "setup", str(folder), str(ROOT), *setup])
+    elif setup:  # it may have been configured for something else: demo builds no tests
+        steps.insert(0, ["meson", "configure", str(folder), *setup])
     for step in steps:
         done = subprocess.run(step, stdout=output, stderr=subprocess.STDOUT, text=True, check=False,
                               env={**os.environ, **(environment or {})})

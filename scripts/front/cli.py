@@ -112,7 +112,7 @@ def cmd_up(arguments: list[str]) -> int:
     parser.add_argument("--threads", action="store_true", help="run daser-all: all actors as threads of one process")
     parser.add_argument("--fault", metavar="ROLE:SPEC", action="append", default=[],
                         help="arm a fault point of an actor at its first start (daserctl fault --list)")
-    parser.add_argument("--deaths-max", type=int, default=DEATHS_MAX, metavar="N",
+    parser.add_argument("--deaths-max", type=int, choices=range(1000), default=DEATHS_MAX, metavar="N",
                         help="more deaths of one actor within a minute are a crash loop (%(default)s)")
     parser.add_argument("--yes", action="store_true", help="install missing packages unasked")
     known, rest = parser.parse_known_args(arguments)

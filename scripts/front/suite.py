@@ -136,6 +136,8 @@ class Result(unittest.TestResult):
     def _end(self, word: str) -> None:
         print(f" {word} {time.monotonic() - self.began:.1f} s", flush=True)
 
+    began = 0.0  # an error of setUpClass comes before any start
+
     def addSuccess(self, test: unittest.TestCase) -> None:
         self._end("ok")
         self.tally.add(test.id(), True)
@@ -163,9 +165,7 @@ def proc(tally: Tally, pattern: str, everything: bool) -> None:
     suite = unittest.defaultTestLoader.discover(str(ROOT / "tests" / "proc"), pattern="test_*.py",
                                                 top_level_dir=str(ROOT / "tests"))
     result = Result(tally)
-    for case in flatten(suite):
-        if pattern in case.id():
-            case.run(result)
+    unittest.TestSuite(case for case in flatten(suite) if pattern in case.id()).run(result)
 
 
 def flatten(suite: unittest.TestSuite) -> list[unittest.TestCase]:

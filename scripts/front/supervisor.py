@@ -10,6 +10,8 @@ import errno
 import fcntl
 import json
 import os
+import re
+import resource
 import selectors
 import signal
 import socket
@@ -29,6 +31,7 @@ PROGRESS_MAX_S = 10.0  # an actor without progress for so long is killed
 COMMAND_STOP_S = 30.0
 ACTOR_ROLES = ("scheduler", "metrics", "load", "store")
 OURS = (".sock", ".lock", ".port")  # what a run directory may hold of us
+DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,62}")
 _libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
 
@@ -114,6 +117,15 @@ class Supervisor:
             self.roles[row["role"]] = Role(row["role"], row["executable"], bool(row["per_device"]),
                                            row["ready_ms"] / 1e3, row["stop_ms"] / 1e3,
                                            bool(row["restart"]))
+        names = "|".join(ACTOR_ROLES)
+        for name in sorted(self.manual):
+            if not re.fullmatch(rf"daser-all|(?:{names})(?:-.+)?", name):
+                raise StartError(f"--manual `{name}`, expected daser-all or {names}, with -DEVICE or without")
+        for role in self.faults:
+            if role not in (*ACTOR_ROLES, "daser-all"):
+                raise StartError(f"--fault of `{role}`, expected one of {names}")
+        if self.options["l2.dirs"]:
+            self.log("warn", f"l2.dirs is `{self.options['l2.dirs']}`, but this release has no L2: ignoring it")
 
     def _ctl(self, *arguments: str) -> dict[str, Any]:
         program = self.binaries / "daserctl"
@@ -122,6 +134,8 @@ class Supervisor:
                                   capture_output=True, text=True, check=False)
         except OSError as error:
             raise StartError(f"{program}: {error.strerror}; build first, or set DASER_BIN_DIR") from error
+        except ValueError as error:
+            raise StartError(f"a setting that cannot be passed on, {error}: {list(arguments)}") from error
         if done.returncode != 0:
             raise StartError(done.stderr.strip() or f"{program} {arguments[0]}: exit status {done.returncode}")
         return dict(json.loads(done.stdout))
@@ -144,14 +158,28 @@ class Supervisor:
         if len(longest) > 107:
             raise StartError(f"run_dir `{self.run_dir}` is too long for sockets: {len(longest)} "
                              "characters with the longest name, at most 107")
-        self.lock = os.open(os.path.join(self.run_dir, "supervisor.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self.lock)
-            self.lock = -1
-            raise StartError(f"run_dir `{self.run_dir}` is served by another supervisor") from None
+        self.descriptor_limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        hard = self.descriptor_limits[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # connections and memfds
+        self._take_lock(os.path.join(self.run_dir, "supervisor.lock"))
         self._sweep()
+
+    def _take_lock(self, path: str) -> None:
+        """Locks the file that has the name at that moment: a supervisor that ends removes its own."""
+        while self.lock < 0:
+            self.lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_named = os.path.samestat(os.fstat(self.lock), os.stat(path))
+            except BlockingIOError:
+                os.close(self.lock)
+                self.lock = -1
+                raise StartError(f"run_dir `{self.run_dir}` is served by another supervisor") from None
+            except FileNotFoundError:
+                is_named = False
+            if not is_named:
+                os.close(self.lock)
+                self.lock = -1
 
     def _sweep(self) -> None:
         for entry in os.scandir(self.run_dir):
@@ -171,8 +199,9 @@ class Supervisor:
         if self.broker:
             self.broker.close()
         if self.lock >= 0:
-            self._sweep()
-            os.unlink(os.path.join(self.run_dir, "supervisor.lock"))
+            with contextlib.suppress(FileNotFoundError):  # somebody removed the directory under us
+                self._sweep()
+                os.unlink(os.path.join(self.run_dir, "supervisor.lock"))
             os.close(self.lock)
         self.selector.close()
 
@@ -192,7 +221,7 @@ class Supervisor:
         for number in numbers:
             if self.child:
                 self.child.send_signal(number)
-                if number in (signal.SIGTERM, signal.SIGINT):
+                if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                     self.child_kill_due = self.child_kill_due or time.monotonic() + COMMAND_STOP_S
             elif number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 self.shutdown()
@@ -368,6 +397,9 @@ class Supervisor:
 
     def _kill(self, actor: Actor, why: str) -> None:
         assert actor.process
+        if actor.is_killed:
+            return
+        actor.is_killed = True
         self.log("warn", f"killing `{actor.name}` pid {actor.process.pid}: {why}")
         actor.signal(signal.SIGKILL)
 
@@ -391,6 +423,7 @@ class Supervisor:
 
         def tie_to_us() -> None:
             _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.descriptor_limits)
             if os.getppid() != parent:
                 os._exit(1)
 
@@ -423,8 +456,8 @@ class Supervisor:
                 self._all_connection = connection
             return -1, not ours
         assert self.broker
-        if self.roles[role].per_device != bool(device):
-            raise Refused(errno.EINVAL, f"role `{role}` with device `{device}`")
+        if self.roles[role].per_device != bool(device) or (device and not DEVICE_NAME.fullmatch(device)):
+            raise Refused(errno.EINVAL, f"role `{role}` with device `{device[:64]}`")
         name = f"{role}-{device}" if device else role
         other = self.broker.actor(name)
         if other:
@@ -446,6 +479,8 @@ class Supervisor:
     def spawn_pair(self, device: str) -> None:
         if self.stopping or self.given_up:
             raise Refused(errno.ECANCELED, "stopping")
+        if not DEVICE_NAME.fullmatch(device):
+            raise Refused(errno.EINVAL, f"device `{device[:64]}`")
         self._row("load", device)
         if self.threads:
             assert self.broker

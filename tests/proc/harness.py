@@ -106,7 +106,7 @@ class Instance:
             assert not left, f"processes left: {left}\n{log}"
             assert not entries, f"files left in the run directory: {entries}\n{log}"
             assert not shm, f"shared memory left: {shm}\n{log}"
-            assert status is not None, log
+            assert status == 0 or (self.process and status == -signal.SIGKILL), f"exit status {status}\n{log}"
         else:
             print(f"\nlog of the instance:\n{log[-8000:]}", flush=True)
 

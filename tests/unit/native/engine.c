@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -15,6 +16,19 @@
 static const uint8_t fingerprint[DASER_NAMESPACE_BYTES] = {4, 5, 6};
 
 /* ---- fixtures ---- */
+
+/* Descriptors that this process has open. */
+static uint32_t open_files(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	uint32_t n = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir) != NULL)
+		n++;
+	(void)closedir(dir);
+	return n;
+}
 
 static void open_objects(struct engine *e)
 {
@@ -58,6 +72,7 @@ int engine_open_alone(void **state)
 	struct engine *e = calloc(1, sizeof(*e));
 
 	assert_non_null(e);
+	e->open_files = open_files();
 	e->kv = calloc(ENGINE_BLOCKS, ENGINE_BLOCK_BYTES);
 	assert_non_null(e->kv);
 	e->service = fake_service_open();
@@ -86,6 +101,7 @@ int engine_close(void **state)
 	assert_null(e->scheduler);
 	assert_null(e->worker);
 	fake_service_close(&e->service);
+	assert_int_equal(open_files(), e->open_files);
 	free(e->kv);
 	free(e);
 	return 0;

@@ -25,6 +25,7 @@ struct engine {
 	struct daser_worker *worker;
 	struct daser_worker_options options; /* of the worker */
 	uint8_t *kv;
+	uint32_t open_files; /* before it was opened */
 	/* since engine_clear */
 	uint32_t sent, received; /* times that a request was reported */
 	char last_sent[64], last_received[64];

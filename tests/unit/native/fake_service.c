@@ -134,29 +134,26 @@ void fake_service_kill(struct fake_service *service, enum dsr_role role)
 	process->pid = 0;
 }
 
-/* Descriptors that the child inherits get these numbers there. */
-enum { CHILD_SHARED = 40, CHILD_WAKE = 41, CHILD_READY = 42 };
-
 void fake_service_start(struct fake_service *service, enum dsr_role role)
 {
 	struct process *process = process_of(service, role);
-	char role_text[16], shared[16], wake[16], ready[16], self[] = "/proc/self/exe",
-							     arg[] = FAKE_ACTOR_ARG;
+	char role_text[16], shared[16], wake[16], ready[16];
+	char self[] = "/proc/self/exe", arg[] = FAKE_ACTOR_ARG;
 	char *argv[] = {self, arg, role_text, service->run_dir, shared, wake, ready, NULL};
 	posix_spawn_file_actions_t actions;
-	struct pollfd pollfd = {.events = POLLIN};
+	struct pollfd pollfd = {.fd = eventfd(0, EFD_CLOEXEC), .events = POLLIN};
 
 	fake_service_kill(service, role);
-	pollfd.fd = eventfd(0, EFD_CLOEXEC);
 	must(pollfd.fd != -1, "eventfd");
 	(void)snprintf(role_text, sizeof(role_text), "%d", (int)role);
-	(void)snprintf(shared, sizeof(shared), "%d", CHILD_SHARED);
-	(void)snprintf(wake, sizeof(wake), "%d", CHILD_WAKE);
-	(void)snprintf(ready, sizeof(ready), "%d", CHILD_READY);
+	(void)snprintf(shared, sizeof(shared), "%d", service->shared_fd);
+	(void)snprintf(wake, sizeof(wake), "%d", process->wake_fd);
+	(void)snprintf(ready, sizeof(ready), "%d", pollfd.fd);
 	must(posix_spawn_file_actions_init(&actions) == 0, "actions");
-	(void)posix_spawn_file_actions_adddup2(&actions, service->shared_fd, CHILD_SHARED);
-	(void)posix_spawn_file_actions_adddup2(&actions, process->wake_fd, CHILD_WAKE);
-	(void)posix_spawn_file_actions_adddup2(&actions, pollfd.fd, CHILD_READY);
+	/* To its own number: the child inherits it. */
+	(void)posix_spawn_file_actions_adddup2(&actions, service->shared_fd, service->shared_fd);
+	(void)posix_spawn_file_actions_adddup2(&actions, process->wake_fd, process->wake_fd);
+	(void)posix_spawn_file_actions_adddup2(&actions, pollfd.fd, pollfd.fd);
 	must(posix_spawn(&process->pid, self, &actions, NULL, argv, environ) == 0, "posix_spawn");
 	(void)posix_spawn_file_actions_destroy(&actions);
 	must(poll(&pollfd, 1, READY_MS) == 1, "actor");

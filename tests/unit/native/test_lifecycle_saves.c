@@ -165,17 +165,17 @@ static void what_nobody_was_told_of_is_abandoned_once(void **state)
 	assert_int_equal(life->lc.stats.drops[DSR_REASON_DETACHED], 2);
 }
 
-static void what_a_store_actor_counted_is_not_counted_again(void **state)
+static void what_a_store_actor_gave_up_is_counted_and_not_abandoned(void **state)
 {
 	struct life *life = *state;
-	const uint8_t results[] = {DSR_RESULT_COUNTED | DSR_REASON_UNREADABLE};
+	const uint8_t results[] = {DSR_RESULT_DROPPED | DSR_REASON_UNREADABLE};
 	struct dsr_meta_job job;
 
 	life_new(life, "a", 1);
 	job = life_save(life, "a", 1);
 	assert_int_equal(life_report_save(life, 0, job.id, results, 1), 0);
 	assert_int_equal(life->lc.stats.drops[DSR_REASON_UNREADABLE], 1);
-	assert_int_equal(life->counters[DSR_COUNTER_DROP_UNREADABLE], 0);
+	assert_int_equal(life->counters[DSR_COUNTER_DROP_UNREADABLE], 1);
 	assert_int_equal(life_sent_of(life, DSR_MSG_ABANDON), 0);
 }
 
@@ -322,80 +322,6 @@ static void preemption_is_told_to_ranks_that_have_saves(void **state)
 	assert_int_equal(life_last(life, DSR_MSG_RESERVE)->keys, 3);
 }
 
-static void a_request_without_service_is_dropped_and_asked_for_again(void **state)
-{
-	struct life *life = *state;
-
-	life_new(life, "a", 4);
-	dsr_lifecycle_detached(&life->lc);
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 2, 2), 0);
-	assert_int_equal(life->lc.stats.drops[DSR_REASON_DETACHED], 2);
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 2, 2), 0);
-	assert_int_equal(life->lc.stats.drops[DSR_REASON_DETACHED], 2);
-	dsr_lifecycle_attached(&life->lc, LIFE_SCHEDULER + 1);
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 3, 3), 0);
-	assert_int_equal(life_last(life, DSR_MSG_RESERVE)->keys, 3);
-	assert_false(life_last(life, DSR_MSG_RESERVE)->has_parent);
-}
-
-static void a_scheduler_takes_its_reservations_with_it(void **state)
-{
-	struct life *life = *state;
-	const uint8_t stale[] = {UNTOLD(STALE)};
-	struct dsr_meta_job job;
-	uint64_t unanswered;
-
-	life_new(life, "a", 4);
-	job = life_save(life, "a", 1);
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 2, 2), 0);
-	life_reserve_all(life); /* granted */
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 3, 3), 0);
-	unanswered = life_last(life, DSR_MSG_RESERVE)->cookie;
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 4, 4), 0); /* unsent */
-	life->send_error = -EAGAIN;
-	dsr_lifecycle_on_failed(&life->lc, DSR_MSG_RESERVE, unanswered, -EOWNERDEAD);
-	dsr_lifecycle_detached(&life->lc);
-	life->send_error = 0;
-	assert_int_equal(life->lc.stats.drops[DSR_REASON_STALE], 1);
-	assert_int_equal(life->lc.stats.drops[DSR_REASON_ACTOR_GONE], 1);
-	assert_int_equal(life->lc.stats.drops[DSR_REASON_DETACHED], 1);
-	dsr_lifecycle_attached(&life->lc, LIFE_SCHEDULER + 1);
-	assert_int_equal(life_meta(life).save_count, 0);
-	/* Its successor knows nothing of what is left: nothing to abandon there. */
-	life->sent_count = 0;
-	assert_int_equal(life_report_save(life, 0, job.id, stale, 1), 0);
-	assert_int_equal(life_sent_of(life, DSR_MSG_ABANDON), 0);
-	assert_int_equal(dsr_lifecycle_pending(&life->lc), 0);
-}
-
-static void an_unanswered_reservation_is_abandoned(void **state)
-{
-	struct life *life = *state;
-
-	life_new(life, "a", 2);
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 2, 2), 0);
-	dsr_lifecycle_on_failed(&life->lc, DSR_MSG_RESERVE,
-	                        life_last(life, DSR_MSG_RESERVE)->cookie, -ETIMEDOUT);
-	assert_int_equal(life_last(life, DSR_MSG_ABANDON)->refs, 0);
-	assert_int_equal(life->lc.stats.drops[DSR_REASON_DEADLINE], 2);
-	life_reserve_all(life); /* late: nobody waits for it */
-	assert_int_equal(life_meta(life).save_count, 0);
-}
-
-static void an_answer_of_the_wrong_shape_is_no_answer(void **state)
-{
-	struct life *life = *state;
-	const int32_t zero = 0;
-	const struct dsr_msg_reserve_reply few = {.status = {.v = &zero, .n = 1}};
-
-	life_new(life, "a", 2);
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 2, 2), 0);
-	dsr_lifecycle_on_reserve(&life->lc, life_last(life, DSR_MSG_RESERVE)->cookie, &few);
-	assert_int_equal(life->lc.stats.errors, 1);
-	assert_int_equal(life_sent_of(life, DSR_MSG_ABANDON), 1);
-	assert_int_equal(life_meta(life).save_count, 0);
-}
-
 static void blocks_that_change_hands_are_named_while_saves_are_out(void **state)
 {
 	struct life *life = *state;
@@ -508,24 +434,6 @@ static void events_that_nobody_takes_are_counted(void **state)
 	free(ids);
 }
 
-static void shutting_leaves_nothing_at_the_service(void **state)
-{
-	struct life *life = *state;
-	uint32_t blocks = 0;
-
-	life_new(life, "a", 4);
-	life_new(life, "b", 4);
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 1, 1), 0);
-	life_reserve_all(life);
-	assert_int_equal(dsr_lifecycle_scheduled(&life->lc, "a", table, 2, 2), 0);
-	life->on_wait = life_answer_all;
-	life->hits = 3;
-	assert_int_equal(dsr_lifecycle_match(&life->lc, "b", 0, &blocks), 0);
-	dsr_lifecycle_shut(&life->lc);
-	assert_int_equal(life_sent_of(life, DSR_MSG_ABANDON), 2);
-	assert_int_equal(life_sent_of(life, DSR_MSG_RELEASE), 1);
-}
-
 static int open_many(void **state)
 {
 	return life_open_world(state, 64);
@@ -569,7 +477,7 @@ int main(void)
 		TWO(a_block_is_stored_when_every_rank_stored_it),
 		TWO(one_rank_drops_a_block_for_all),
 		TWO(what_nobody_was_told_of_is_abandoned_once),
-		ONE(what_a_store_actor_counted_is_not_counted_again),
+		ONE(what_a_store_actor_gave_up_is_counted_and_not_abandoned),
 		ONE(an_abandon_is_repeated_until_it_is_answered),
 		ONE(the_end_waits_for_saves_that_are_out),
 		ONE(the_end_does_not_wait_for_saves_that_are_over),
@@ -577,16 +485,11 @@ int main(void)
 		ONE(an_answer_a_second_after_the_end_is_abandoned),
 		ONE(preemption_gives_up_what_no_rank_knows),
 		ONE(preemption_is_told_to_ranks_that_have_saves),
-		ONE(a_request_without_service_is_dropped_and_asked_for_again),
-		ONE(a_scheduler_takes_its_reservations_with_it),
-		ONE(an_unanswered_reservation_is_abandoned),
-		ONE(an_answer_of_the_wrong_shape_is_no_answer),
 		ONE(blocks_that_change_hands_are_named_while_saves_are_out),
 		ONE(the_end_of_a_loading_request_frees_its_older_saves),
 		ONE(saves_may_be_skipped),
 		TWO(outputs_that_are_not_ours_are_ignored_and_the_others_taken),
 		ONE(events_that_nobody_takes_are_counted),
-		ONE(shutting_leaves_nothing_at_the_service),
 		cmocka_unit_test_setup_teardown(sixty_four_ranks_end_a_load_and_a_save, open_many,
 	                                        life_close),
 	};

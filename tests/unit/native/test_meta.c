@@ -84,7 +84,7 @@ static uint8_t *make_output(struct dsr_pack *pack, size_t *ret_length)
 {
 	const uint8_t results[] = {DSR_RESULT_STORED, DSR_RESULT_DROPPED | DSR_REASON_DEADLINE,
 	                           DSR_RESULT_UNTOLD | DSR_REASON_PREEMPTED,
-	                           DSR_RESULT_COUNTED | DSR_REASON_UNREADABLE};
+	                           DSR_RESULT_DROPPED | DSR_REASON_UNREADABLE};
 	const void *bytes;
 	uint8_t *copy;
 
@@ -193,7 +193,7 @@ static void output_comes_back_as_it_was_written(void **state)
 	save = dsr_output_next_save(&output.saves);
 	assert_int_equal(save.id, 11);
 	assert_int_equal(save.count, 4);
-	assert_int_equal(save.results[3], DSR_RESULT_COUNTED | DSR_REASON_UNREADABLE);
+	assert_int_equal(save.results[3], DSR_RESULT_DROPPED | DSR_REASON_UNREADABLE);
 	free(bytes);
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,6 +266,33 @@ static void an_engine_without_service_runs_without(void **state)
 	engine_store(e, "b", 4, 0);
 }
 
+static bool has_stalled(struct engine *e)
+{
+	return daser_scheduler_state(e->scheduler) == DASER_DETACHED;
+}
+
+static void a_scheduler_without_progress_counts_as_down(void **state)
+{
+	struct engine *e = *state;
+	struct dsr_actor_row *row = &fake_service_control(e->service)->rows[0];
+	uint32_t blocks = 99;
+
+	engine_store(e, "a", 4, 0);
+	row->role = DSR_ROLE_SCHEDULER;
+	atomic_store(&row->progress_ns, 1);
+	atomic_store(&row->state, DSR_ACTOR_READY);
+	engine_wait(e, has_stalled, false);
+	assert_non_null(strstr(daser_scheduler_reason(e->scheduler), "no progress"));
+	engine_request(e, "again", "a", 4);
+	assert_int_equal(daser_scheduler_match(e->scheduler, "again", 0, &blocks), 0);
+	assert_int_equal(blocks, 0);
+	atomic_store(&row->progress_ns, dsr_now_ns() + UINT64_C(60000000000));
+	engine_wait(e, engine_is_attached, false);
+	engine_load(e, "again", 4, 40);
+	engine_wait(e, has_received, true);
+	assert_int_equal(e->failed_count, 0);
+}
+
 static void loads_go_on_while_the_scheduler_is_away(void **state)
 {
 	struct engine *e = *state;
@@ -389,6 +417,7 @@ int main(int argc, char **argv)
 		ALL(preempted_saves_are_dropped_before_their_blocks_change),
 		ALONE(a_refused_engine_says_why_and_runs_without),
 		ALONE(an_engine_without_service_runs_without),
+		ALL(a_scheduler_without_progress_counts_as_down),
 		ALL(loads_go_on_while_the_scheduler_is_away),
 		ALL(the_loads_of_a_dead_actor_fail_and_its_successor_serves),
 		ALL(a_save_of_a_dead_store_actor_is_dropped),

@@ -281,7 +281,7 @@ static void each_block_has_the_result_that_the_actor_gave(void **state)
 	pipe_store_reply(pipe, &pipe->stores_sent[0], 0, errs);
 	assert_int_equal(pipe->ended_store_count, 1);
 	assert_int_equal(store->blocks.results[0], DSR_RESULT_STORED);
-	assert_int_equal(store->blocks.results[1], DSR_RESULT_COUNTED | DSR_REASON_UNREADABLE);
+	assert_int_equal(store->blocks.results[1], DSR_RESULT_DROPPED | DSR_REASON_UNREADABLE);
 	assert_int_equal(store->blocks.results[2], TOLD(STALE));
 	assert_int_equal(store->blocks.results[3], TOLD(CANCELLED));
 	assert_int_equal(store->dropped, 3);

@@ -14,8 +14,8 @@ BLOCK_BYTES = 1024
 
 def run(flags, words="", check=None):
     """(exit status, the JSON or None, standard error)"""
-    done = subprocess.run([REPLAY, "--json", "--block-bytes", str(BLOCK_BYTES), *flags.split()], capture_output=True, text=True,
-                          timeout=TIMEOUT, check=False, env={**os.environ, "FAKE_DASER": words})
+    done = subprocess.run([REPLAY, "--json", "--block-bytes", str(BLOCK_BYTES), *flags.split()],
+                          capture_output=True, text=True, timeout=TIMEOUT, check=False, env={**os.environ, "FAKE_DASER": words})
     result = json.loads(done.stdout.splitlines()[-1]) if done.stdout else None
     if check is not None and done.returncode != check:
         raise AssertionError(f"{flags} [{words}]: exit status {done.returncode}\n{done.stderr}")
@@ -46,6 +46,10 @@ class Good(unittest.TestCase):
         cold, _, warm = self.phases("--tp 2 --replicated --users 3 --turns 1 --turn-tokens 320")
         self.assertEqual(cold["bytes_stored"], 3 * 20 * BLOCK_BYTES)
         self.assertEqual(warm["bytes_loaded"], 3 * 20 * BLOCK_BYTES * 2)
+
+    def test_sixty_four_ranks(self):
+        _, _, warm = self.phases("--tp 64 --users 2 --turns 2 --turn-tokens 160")
+        self.assertEqual(warm["seen_hit_blocks"], warm["seen_blocks"])
 
     def test_a_full_hit_computes_one_token(self):
         # 1600 tokens are 100 blocks of 16: all of them come from L1, none from the engine

@@ -7,8 +7,6 @@
 
 #include "rt_test.h"
 
-extern char **environ;
-
 static char why[256];
 
 static int set_up(void **state)
@@ -132,16 +130,19 @@ static void a_bad_spec_is_told_and_arms_nothing(void **state)
 	assert_int_equal(dsr_fault_at(*state, DSR_FAULT_LOAD_BEFORE_COPY, NULL), DSR_FAULT_NONE);
 }
 
+extern char **environ;
+
+static char *this_program;
+
 /* Runs this program again with a spec; it reaches the point three times. */
 static pid_t run_again(const char *spec)
 {
-	char program[] = "/proc/self/exe";
 	char text[64];
-	char *argv[] = {program, text, NULL};
+	char *argv[] = {this_program, text, NULL};
 	pid_t pid;
 
 	(void)snprintf(text, sizeof(text), "%s", spec);
-	assert_int_equal(posix_spawn(&pid, program, NULL, NULL, argv, environ), 0);
+	assert_int_equal(posix_spawn(&pid, this_program, NULL, NULL, argv, environ), 0);
 	return pid;
 }
 
@@ -218,6 +219,7 @@ int main(int argc, char **argv)
 	};
 
 #if DSR_WITH_FAULTS
+	this_program = argv[0];
 	if (argc > 1)
 		return reach_three_times(argv[1]);
 #else

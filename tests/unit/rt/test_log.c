@@ -203,6 +203,8 @@ static void the_first_last_words_count(void **state)
 
 extern char **environ;
 
+static char *this_program;
+
 static void die_by_assertion(void)
 {
 	dsr_assert(environ == NULL);
@@ -230,9 +232,8 @@ static bool has_own_handlers;
 static int run_dying(const char *how, struct dsr_last_words *ret_words)
 {
 	int fd = memfd_create("words", 0);
-	char program[] = "/proc/self/exe";
 	char name[32];
-	char *argv[] = {program, name, NULL};
+	char *argv[] = {this_program, name, NULL};
 	posix_spawn_file_actions_t actions;
 	pid_t pid;
 	int status;
@@ -242,7 +243,7 @@ static int run_dying(const char *how, struct dsr_last_words *ret_words)
 	assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
 	(void)posix_spawn_file_actions_adddup2(&actions, fd, 9);
 	(void)posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", 1, 0);
-	assert_int_equal(posix_spawn(&pid, program, &actions, NULL, argv, environ), 0);
+	assert_int_equal(posix_spawn(&pid, this_program, &actions, NULL, argv, environ), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(pread(fd, ret_words, sizeof(*ret_words), 0), sizeof(*ret_words));
 	(void)posix_spawn_file_actions_destroy(&actions);
@@ -344,6 +345,7 @@ int main(int argc, char **argv)
 	};
 	struct sigaction action;
 
+	this_program = argv[0];
 	if (argc > 1)
 		return dying_main(argv[1]);
 	(void)sigaction(SIGSEGV, NULL, &action); /* before cmocka sets its own */
