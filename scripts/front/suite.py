@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .build import ROOT, build, ensure_packages
+from .build import ROOT, BuildError, build, ensure_packages
 
 # name, folder, meson setup flags, compiler, in every run or with --all alone
 BUILDS = [
@@ -66,7 +66,11 @@ def main(arguments: list[str]) -> int:
         if (not always and not known.all) or ("unit" not in stages and name != "gcc"):
             continue
         print(f"building with {name} ...", flush=True)
-        build(ROOT / folder, quiet=True, setup=flags, environment={"CC": compiler})
+        try:
+            build(ROOT / folder, quiet=True, setup=flags, environment={"CC": compiler})
+        except BuildError as error:
+            tally.add(f"{name}: build", False, str(error))
+            continue
         if "unit" in stages:
             unit(tally, name, ROOT / folder, known.pattern)
     if "proc" in stages:

@@ -175,6 +175,43 @@ static void a_commit_is_repeated_until_it_is_answered(void **state)
 	assert_true(dsr_store_ops.is_drained(w->self));
 }
 
+/* The answer of a link that does not know our connection: nothing was carried out. */
+static void a_commit_that_was_not_carried_out_is_repeated(void **state)
+{
+	struct world *w = *state;
+	struct dsr_ref ref;
+	struct dsr_msg_commit_reply refused = {.err = -EPROTO};
+	struct dsr_msg_commit_reply reply = {.committed = 1};
+
+	reserve(w, &ref, 0, 1);
+	world_attach(w, 0, SLOT, 1, 0);
+	(void)store(w, 0, &ref, 1, 0, 1);
+	world_answer(w, &w->scheduler, world_expect(w, DSR_MSG_COMMIT), &refused);
+	assert_false(dsr_store_ops.is_drained(w->self));
+	world_answer(w, &w->scheduler, world_expect(w, DSR_MSG_COMMIT), &reply);
+	assert_true(dsr_store_ops.is_drained(w->self));
+}
+
+static bool has_store_reply(struct world *w)
+{
+	return world_count(w, DSR_MSG_STORE_REPLY) > 0;
+}
+
+static void a_reply_goes_out_when_its_worker_can_be_reached_again(void **state)
+{
+	struct world *w = *state;
+	struct dsr_ref ref;
+
+	reserve(w, &ref, 0, 1);
+	world_attach(w, 0, SLOT, 1, 0);
+	w->unreachable = &w->workers[0];
+	w->send_error = -EHOSTUNREACH;
+	(void)store(w, 0, &ref, 1, 0, 1);
+	(void)world_expect(w, DSR_MSG_COMMIT);
+	w->unreachable = NULL;
+	world_until(w, has_store_reply);
+}
+
 static void a_commit_that_cannot_be_sent_is_sent_later(void **state)
 {
 	struct world *w = *state;
@@ -314,6 +351,8 @@ int main(void)
 		TEST(bad_stores_are_refused_and_told_why),
 		TEST(a_full_queue_refuses_and_counts),
 		TEST(a_commit_is_repeated_until_it_is_answered),
+		TEST(a_commit_that_was_not_carried_out_is_repeated),
+		TEST(a_reply_goes_out_when_its_worker_can_be_reached_again),
 		TEST(a_commit_that_cannot_be_sent_is_sent_later),
 		TEST(commits_of_one_reservation_go_together),
 		TEST(a_dead_scheduler_is_told_nothing),

@@ -33,6 +33,20 @@ static void cancel_without_copies_is_answered_at_once(void **state)
 	assert_int_equal(world_next(w, DSR_MSG_CANCEL_REPLY)->req, req);
 }
 
+static void cancel_is_the_schedulers_alone(void **state)
+{
+	struct world *w = *state;
+	struct dsr_msg_cancel cancel = {.scheduler = w->scheduler.incarnation};
+	struct dsr_ref ref;
+
+	reserve(w, &ref, 0, 1);
+	world_attach(w, 0, SLOT, 1, 0);
+	(void)store(w, 0, &ref, 1, 0, 1);
+	(void)world_tell(w, &w->workers[0], DSR_MSG_CANCEL, &cancel);
+	assert_int_equal(world_next(w, DSR_MSG_CANCEL_REPLY)->body.cancel_reply.err, -EINVAL);
+	assert_int_equal(world_expect(w, DSR_MSG_STORE_REPLY)->body.store_reply.errs.v[0], 0);
+}
+
 static void nothing_is_written_after_cancel_was_answered(void **state)
 {
 	struct world *w = *state;
@@ -348,6 +362,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(cancel_waits_for_the_copies_under_way),
 		TEST(cancel_without_copies_is_answered_at_once),
+		TEST(cancel_is_the_schedulers_alone),
 		TEST(nothing_is_written_after_cancel_was_answered),
 		TEST(cancel_of_all_drops_what_waits),
 		TEST(cancel_of_an_older_scheduler_leaves_newer_stores),
