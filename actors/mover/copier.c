@@ -352,11 +352,6 @@ uint64_t dsr_copier_ended(const struct dsr_copier *copier)
 	return copier->ended;
 }
 
-uint32_t dsr_copier_queued(const struct dsr_copier *copier)
-{
-	return copier->jobs.count;
-}
-
 bool dsr_copier_is_stuck(const struct dsr_copier *copier, uint64_t age_ns)
 {
 	const struct copier_flight *oldest = &copier->flights[copier->ended % DSR_COPIER_DEPTH];

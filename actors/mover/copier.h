@@ -63,7 +63,6 @@ void dsr_copier_again(struct dsr_copier *copier);
 /* Segments submitted ever; and of these, ended. */
 uint64_t dsr_copier_submitted(const struct dsr_copier *copier);
 uint64_t dsr_copier_ended(const struct dsr_copier *copier);
-uint32_t dsr_copier_queued(const struct dsr_copier *copier); /* jobs */
 /* A segment was submitted more than `age_ns` ago and has not ended. */
 bool dsr_copier_is_stuck(const struct dsr_copier *copier, uint64_t age_ns);
 /* First error of the device since start, or 0: the stream is of no use any more. */

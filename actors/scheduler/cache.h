@@ -85,7 +85,6 @@ bool dsr_cache_is_readable(const struct dsr_cache *cache, uint32_t entry);
 uint64_t dsr_cache_lanes(const struct dsr_cache *cache, uint32_t entry); /* committed ones */
 uint32_t dsr_cache_pins(const struct dsr_cache *cache, uint32_t entry);
 uint32_t dsr_cache_parent(const struct dsr_cache *cache, uint32_t entry);
-uint32_t dsr_cache_depth(const struct dsr_cache *cache, uint32_t entry);
 uint32_t dsr_cache_first_child(const struct dsr_cache *cache, uint32_t entry);
 uint32_t dsr_cache_next_sibling(const struct dsr_cache *cache, uint32_t entry);
 /* 0 without a pool. */

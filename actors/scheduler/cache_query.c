@@ -94,11 +94,6 @@ uint32_t dsr_cache_parent(const struct dsr_cache *cache, uint32_t entry)
 	return cache->rows[entry].parent;
 }
 
-uint32_t dsr_cache_depth(const struct dsr_cache *cache, uint32_t entry)
-{
-	return cache->rows[entry].depth;
-}
-
 uint32_t dsr_cache_first_child(const struct dsr_cache *cache, uint32_t entry)
 {
 	return cache->rows[entry].first_child;

@@ -149,11 +149,6 @@ uint32_t dsr_slots_end_quarantine(struct dsr_slots *slots)
 	return ended;
 }
 
-uint32_t dsr_slots_count(const struct dsr_slots *slots)
-{
-	return slots->count;
-}
-
 uint32_t dsr_slots_left(const struct dsr_slots *slots)
 {
 	return slots->left;

@@ -27,7 +27,6 @@ bool dsr_slots_quarantine(struct dsr_slots *slots, uint32_t slot);
 /* All quarantined slots are free again; returns how many. */
 uint32_t dsr_slots_end_quarantine(struct dsr_slots *slots);
 
-uint32_t dsr_slots_count(const struct dsr_slots *slots);
 uint32_t dsr_slots_left(const struct dsr_slots *slots); /* free ones */
 uint32_t dsr_slots_quarantined(const struct dsr_slots *slots);
 

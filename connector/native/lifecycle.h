@@ -5,7 +5,7 @@
  * service; dsr_lifecycle_flush, called there, sends them. Answers come in by dsr_lifecycle_on_*.
  * The caller serialises all calls; the port's wait lets others in meanwhile.
  *
- * Rooms: lifecycle.c (requests, match, attaching), leases.c (lookups, leases, loads), saves.c
+ * Rooms: lifecycle.c (requests, attaching), leases.c (lookups, match, leases, loads), saves.c
  * (reservations and their reports), outbox.c (sending), steps.c (metadata and outputs). */
 #ifndef DSR_NATIVE_LIFECYCLE_H
 #define DSR_NATIVE_LIFECYCLE_H
