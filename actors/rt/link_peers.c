@@ -270,13 +270,12 @@ void dsr_link_refuse_hello(struct dsr_link *link, uint64_t rid, const struct dsr
 static bool may_be_replaced(const struct dsr_link_peer *peer, const struct dsr_link_peer *by)
 {
 	struct pollfd dead = {.fd = peer->pidfd, .events = POLLIN};
-	uint64_t ticks;
 
 	if (peer->pub.pid == by->pub.pid && peer->start_ticks == by->start_ticks)
 		return true;
 	if (peer->pidfd != -1)
 		return poll(&dead, 1, 0) == 1;
-	return dsr_start_ticks(peer->pub.pid, &ticks) < 0 || ticks != peer->start_ticks;
+	return !dsr_process_lives(peer->pub.pid, peer->start_ticks);
 }
 
 /* Clears the way for a new peer: 0, or why it is refused. *ret_known: it is there already. */

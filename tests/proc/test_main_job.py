@@ -96,6 +96,27 @@ class WarmTest(ProcTest):
             self.check_warm(instance.replay(*MULTITURN, "--tp", "2", "--phases", "warm"))
 
 
+class IndependenceTest(ProcTest):
+    """Stores never starve loads: their staging pools are apart."""
+
+    STORE_BUFFERS = 4  # of `lean` staging
+
+    def test_loads_are_served_while_stores_saturate_their_pool(self) -> None:
+        with Instance("--fault", "store:store_before_copy:delay=20", l1="256MiB") as instance:
+            report = instance.replay(
+                "--workload", "prefix", "--prefixes", "6", "--prefix-tokens", "2048", "--suffix-tokens", "1024",
+                "--requests", "60", "--tp", "1", "--block-tokens", "64", "--block-bytes", "256KiB", "--kv-blocks",
+                "300", "--concurrency", "6", "--phases", "cold", "--seed", "3", *PATIENT)
+            self.assert_exact(report)
+            self.assertGreater(self.phase(report, "cold")["l1_hits"], 0)
+            records = instance.ctl("requests", "--limit", "4096")["requests"]
+            buffers = [(r["end_ns"] - r["total_ns"] + r["open_ns"], r["end_ns"]) for r in records
+                       if r["op"] == "store" and r["status"] == "ok"]
+            lent = [sum(start < load["end_ns"] < end for start, end in buffers) for load in records
+                    if load["op"] == "load" and load["status"] == "ok"]
+            self.assertEqual(max(lent), self.STORE_BUFFERS, lent)
+
+
 class DeathTest(ProcTest):
     """SIGKILL under load: recomputation, nothing wrong, nothing hung."""
 
@@ -105,6 +126,7 @@ class DeathTest(ProcTest):
             with instance.replaying(*flags) as replay:
                 until("stores run", lambda: self.progress(instance) > 0 or replay.process.poll() is not None)
                 for name in names:
+                    self.assertIsNone(replay.process.poll(), "the replay ended before the kill")
                     old = instance.signal(name, number)
                     instance.recovered(name, old)
                 report = replay.result()

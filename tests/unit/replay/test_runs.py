@@ -15,7 +15,8 @@ BLOCK_BYTES = 1024
 def run(flags, words="", check=None):
     """(exit status, the JSON or None, standard error)"""
     done = subprocess.run([REPLAY, "--json", "--block-bytes", str(BLOCK_BYTES), *flags.split()],
-                          capture_output=True, text=True, timeout=TIMEOUT, check=False, env={**os.environ, "FAKE_DASER": words})
+                          capture_output=True, text=True, timeout=TIMEOUT, check=False,
+                          env={**os.environ, "FAKE_DASER": words})
     result = json.loads(done.stdout.splitlines()[-1]) if done.stdout else None
     if check is not None and done.returncode != check:
         raise AssertionError(f"{flags} [{words}]: exit status {done.returncode}\n{done.stderr}")
