@@ -25,6 +25,9 @@ static bool process_is_dead(int32_t pid, uint64_t start_ticks)
 uint32_t dsr_quarantine_begin(struct dsr_quarantine *quarantine, const struct dsr_actor_row *rows)
 {
 	*quarantine = (struct dsr_quarantine){0};
+	/* Rows of the entry table written before are seen by whoever we do not see here yet.
+	 * Partner: the fence of dsr_l1_check, which a store actor passes after it is READY. */
+	atomic_thread_fence(memory_order_seq_cst);
 	for (uint32_t i = 0; i < DSR_ACTOR_ROWS; i++) {
 		struct dsr_quarantine_writer *writer = &quarantine->writers[i];
 		uint64_t incarnation =

@@ -2,6 +2,7 @@
 #include "client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -16,6 +17,7 @@
 
 #define RETRY_FIRST_NS UINT64_C(20000000)
 #define RETRY_MAX_NS UINT64_C(1000000000)
+#define POLL_AGAIN_MS 10
 
 /* ---- life ---- */
 
@@ -198,10 +200,11 @@ void dsr_client_set_page(struct dsr_client *client, uint32_t index)
 		return;
 	}
 	page = &client->control.counters[index];
-	if (page == client->page)
-		return;
+	/* Also the page that we had: the scheduler may have thought us dead meanwhile. */
 	if (atomic_load_explicit(&page->incarnation, memory_order_acquire) != client->incarnation)
 		dsr_counters_claim(page, client->role, client->incarnation, getpid());
+	if (page == client->page)
+		return;
 	for (unsigned i = 0; i < DSR_COUNTER_COUNT; i++) {
 		dsr_counter_add(page, i, client->uncounted[i]);
 		client->uncounted[i] = 0;
@@ -373,8 +376,12 @@ static void *thread_main(void *self)
 	int r;
 
 	r = thread_open(client);
-	if (r == 0)
-		r = dsr_loop_run(client->loop);
+	/* Deadlines are enforced here, so the thread lives on: what a poll lacks (memory,
+	 * descriptors) may be there a moment later. */
+	while (r == 0 && !dsr_loop_stopped(client->loop)) {
+		if (dsr_loop_run(client->loop) < 0)
+			(void)poll(NULL, 0, POLL_AGAIN_MS);
+	}
 	if (r < 0) {
 		dsr_client_lock(client);
 		dsr_client_set_state(client, DASER_DETACHED, "its thread ended: %s", strerror(-r));

@@ -79,8 +79,10 @@ static int table_extend(struct dsr_lifecycle *lc, struct dsr_engine_request *req
 
 	if (count <= from)
 		return 0;
-	if (lc->issued.count > 0) {
-		r = dsr_notes_add(&lc->notes, DSR_NOTE_TAKEN, request, ids + from, count - from);
+	for (uint32_t i = from; lc->issued.count > 0 && i < count; i += DSR_META_BLOCKS_MAX) {
+		uint32_t n = count - i < DSR_META_BLOCKS_MAX ? count - i : DSR_META_BLOCKS_MAX;
+
+		r = dsr_notes_add(&lc->notes, DSR_NOTE_TAKEN, request, ids + i, n);
 		if (r < 0)
 			return r;
 	}
