@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -389,28 +388,37 @@ void fake_wait_connections(struct fake *fake, unsigned count)
 	wait_until(fake, &fake->peer_count, count, true);
 }
 
+/* With the lock held. */
+static const struct request *find_request(const struct fake *fake, const char *op)
+{
+	unsigned i;
+
+	for (i = 0; i < fake->request_count; i++)
+		if (strcmp(fake->requests[i].op, op) == 0)
+			return &fake->requests[i];
+	return NULL;
+}
+
 void fake_wait_request(struct fake *fake, const char *op)
 {
-	uint64_t end_ns = dsr_now_ns() + TEST_WAIT_NS;
+	uint64_t end_ns = dsr_realtime_ns() + TEST_WAIT_NS;
+	const struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000)};
+	int r = 0;
 
 	(void)pthread_mutex_lock(&fake->lock);
 	fake->request_count = 0;
+	while (r == 0 && !find_request(fake, op))
+		r = pthread_cond_timedwait(&fake->changed, &fake->lock, &end);
 	(void)pthread_mutex_unlock(&fake->lock);
-	while (fake_request(fake, op)[0] == '\0') {
-		assert_true(dsr_now_ns() < end_ns);
-		(void)sched_yield();
-	}
+	assert_int_equal(r, 0);
 }
 
 const char *fake_request(struct fake *fake, const char *op)
 {
-	const char *text = "";
-	unsigned i;
+	const struct request *request;
 
 	(void)pthread_mutex_lock(&fake->lock);
-	for (i = 0; i < fake->request_count; i++)
-		if (strcmp(fake->requests[i].op, op) == 0)
-			text = fake->requests[i].text;
+	request = find_request(fake, op);
 	(void)pthread_mutex_unlock(&fake->lock);
-	return text;
+	return request ? request->text : "";
 }
