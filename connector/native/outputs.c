@@ -235,13 +235,13 @@ static int reserve_names(struct daser_worker *w, size_t count)
 {
 	const char **grown;
 
-	if (count <= w->name_capacity)
+	if (w->names != NULL && count <= w->name_capacity)
 		return 0;
-	grown = realloc(w->names, 2 * count * sizeof(*grown));
+	grown = realloc(w->names, 2 * (count + 1) * sizeof(*grown));
 	if (grown == NULL)
 		return -ENOMEM;
 	w->names = grown;
-	w->name_capacity = 2 * count;
+	w->name_capacity = 2 * (count + 1);
 	return 0;
 }
 
