@@ -64,7 +64,14 @@ class Actor:
             env=self.environment, start_new_session=True)
         assert self.process.stderr is not None
         os.set_blocking(self.process.stderr.fileno(), False)
-        self.pidfd = os.pidfd_open(self.process.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.process.pid)
+        except OSError:  # without it nobody would see it die
+            self.process.kill()
+            self.process.wait()
+            self.process.stderr.close()
+            self.process = None
+            raise
         self.started_at = time.monotonic()
         self.ready = False
         self.kill_due = 0.0

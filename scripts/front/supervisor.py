@@ -31,6 +31,7 @@ PROGRESS_MAX_S = 10.0  # an actor without progress for so long is killed
 COMMAND_STOP_S = 30.0
 ACTOR_ROLES = ("scheduler", "metrics", "load", "store")
 OURS = (".sock", ".lock", ".port")  # what a run directory may hold of us
+TRANSIENT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # of starting a process
 DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,62}")
 _libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
@@ -264,8 +265,12 @@ class Supervisor:
                 try:
                     actor.start()
                 except OSError as error:
-                    self._give_up(f"{actor.argv[0]}: {error.strerror}")
-                    return
+                    actor.started_at = now
+                    if error.errno not in TRANSIENT or not actor.plan_restart(self.deaths_max):
+                        self._give_up(f"{actor.argv[0]}: {error.strerror}")
+                        return
+                    self.log("warn", f"starting `{actor.name}`: {error.strerror}; trying again")
+                    continue
                 self.selector.register(actor.pidfd, selectors.EVENT_READ,
                                        lambda actor=actor: self._on_death(actor))
                 assert actor.process and actor.process.stderr
@@ -316,6 +321,7 @@ class Supervisor:
         self.selector.unregister(actor.pidfd)
         pid = actor.process.pid if actor.process else 0
         was_wanted = actor.wanted and not self.stopping
+        was_asked = actor.kill_due > 0  # to stop: its pair was retired, and is wanted again meanwhile
         status = actor.reap()
         words = ""
         if self.view and actor.row >= 0:
@@ -325,7 +331,9 @@ class Supervisor:
             if status != 0:
                 self.log("warn", told)
             return
-        if status in FATAL:
+        if was_asked:
+            actor.start_due = time.monotonic()
+        elif status in FATAL:
             self._give_up(f"{told} ({FATAL[status]})")
         elif status == EXIT_LOCKED and self._by_hand(actor):
             actor.start_due = time.monotonic() + 1.0

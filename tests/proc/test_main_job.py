@@ -4,9 +4,10 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from typing import Any
 
-from .harness import Instance, ProcTest, binary, run_daser, trace_file, until
+from .harness import Instance, ProcTest, binary, processes_of, run_daser, trace_file, until
 
 # The stand-in's steps share two cores with the actors and take microseconds: patience makes the count of hits exact.
 PATIENT = ("--lookup-wait", "500000")
@@ -196,6 +197,22 @@ class SharingTest(ProcTest):
                     self.assertEqual(self.phase(report, "warm")["hit_tokens"]["l1"], 0)
                     self.assertRegex(c.error_text(), r"(?s)slot_bytes.*32768.*65536|fingerprint")
                 self.assert_exact(a.result())
+
+
+class DemoTest(ProcTest):
+    def test_the_demo_serves_every_block_seen_before_and_leaves_nothing(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="daser-test-") as folder:
+            shm = set(os.listdir("/dev/shm"))
+            done = run_daser("demo", "--json", environment={"TMPDIR": folder})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads(done.stdout.strip().splitlines()[-1])
+            self.assert_exact(report)
+            warm = self.phase(report, "warm")
+            self.assertGreater(warm["seen_blocks"], 0)
+            self.assertEqual(warm["seen_hit_blocks"], warm["seen_blocks"])
+            self.assertEqual(processes_of(folder), [])
+            self.assertEqual(os.listdir(folder), [])
+            self.assertEqual(set(os.listdir("/dev/shm")) - shm, set())
 
 
 class ReplayTest(ProcTest):
