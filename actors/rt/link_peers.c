@@ -476,6 +476,10 @@ void dsr_link_on_hello_reply(struct dsr_link_conn *conn, const struct dsr_env *e
 		conn->hello_req = 0;
 		return;
 	}
+	if (peer && !may_be_replaced(peer, &identity)) { /* its copies may still run */
+		put_off(conn, "an earlier incarnation of it is not gone yet");
+		return;
+	}
 	if (peer) { /* replaced; bury opens a new socket, over which HELLO is said again */
 		dsr_link_bury(peer, -EOWNERDEAD, true);
 		return;
