@@ -32,6 +32,7 @@ test     libclang-rt-14-dev libclang-rt-18-dev its sanitizer and fuzzer runtime
 test     clang-tidy         clang-tidy         static analysis
 test     clang-format-14    clang-format-14    layout of the code: this version and no other
 test     cppcheck           cppcheck           static analysis
+test     spin               spin               checks the models of tests/model
 test     prometheus         prometheus         promtool, which checks /metrics; never started
 test     xz-utils           xz-utils           unpacks tests/data
 '

@@ -52,16 +52,20 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="daser test", description=__doc__)
     parser.add_argument("pattern", nargs="?", default="", help="run only tests whose name contains this")
     parser.add_argument("--all", action="store_true", help="also the long ones")
-    parser.add_argument("--stage", choices=["style", "unit", "proc"], action="append",
+    parser.add_argument("--stage", choices=["style", "model", "unit", "proc"], action="append",
                         help="run only this stage (may be repeated)")
     parser.add_argument("--yes", action="store_true", help="install missing packages unasked")
     known = parser.parse_args(arguments)
     ensure_packages("test", known.yes)
-    stages = known.stage or ["style", "unit", "proc"]
+    stages = known.stage or ["style", "model", "unit", "proc"]
     tally = Tally()
     started = time.monotonic()
     if "style" in stages and not known.pattern:
         style(tally)
+    if "model" in stages and known.pattern in "model":
+        model(tally, known.all)
+    if not {"unit", "proc"} & set(stages):
+        return close(tally, started)
     for name, folder, flags, compiler, always in BUILDS:
         if (not always and not known.all) or ("unit" not in stages and name != "gcc"):
             continue
@@ -75,6 +79,11 @@ def main(arguments: list[str]) -> int:
             unit(tally, name, ROOT / folder, known.pattern)
     if "proc" in stages:
         proc(tally, known.pattern, known.all)
+    return close(tally, started)
+
+
+def close(tally: Tally, started: float) -> int:
+    """The closing lines, and the exit status."""
     print(f"finished in {time.monotonic() - started:.0f} s")
     for name in tally.skipped:
         print(f"skipped: {name}")
@@ -90,6 +99,19 @@ def style(tally: Tally) -> None:
         done = subprocess.run([ROOT / "scripts" / "check_style.sh", *extra], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False)
         tally.add(" ".join(["check_style", *extra]), done.returncode == 0, done.stdout)
+
+
+def model(tally: Tally, everything: bool) -> None:
+    """The proofs and mutants of tests/model; each line of theirs is one test."""
+    print("models of the protocol ...", flush=True)
+    done = subprocess.run([ROOT / "tests" / "model" / "run.sh", *(["--large"] if everything else [])],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    lines = done.stdout.splitlines()
+    for line in lines[:-1]:
+        if line.startswith("ok "):
+            tally.add(f"model: {line}", True)
+    if done.returncode != 0 or not lines:
+        tally.add("model", False, done.stdout)
 
 
 def unit(tally: Tally, build_name: str, folder: Path, pattern: str) -> None:
